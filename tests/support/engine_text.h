@@ -14,12 +14,19 @@ class EngineText {
           int sequence = -1) {
     text_.Op(name, inputs, {}, us, sequence < 0 ? "" : Sequence(sequence));
   }
-  // A node whose gradient the engine adds to one of the sizes `added`.
-  void Node(int number, double us, const std::string& added = "") {
+  // A node whose gradient the engine adds to one of the sizes `added`; with
+  // `both`, it makes gradients of a layer's weight and input.
+  void Node(int number, double us, const std::string& added = "",
+            bool both = false) {
     text_.Begin();
     text_.Pass(1);
     text_.Begin();
-    Op("aten::mul", "", us);
+    if (both) {
+      Op("aten::mm", "", us / 2);
+      Op("aten::mm", "", us / 2);
+    } else {
+      Op("aten::mul", "", us);
+    }
     text_.End("XBackward0", "", 0, "kind=backward " + Sequence(number));
     if (!added.empty()) Op("aten::add_", "(" + added + "," + added + ")", 20);
     text_.End("autograd::engine::evaluate_function: XBackward0", "", 0,

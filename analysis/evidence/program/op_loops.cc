@@ -149,7 +149,8 @@ class LoopFinder {
     const bool are_layers =
         nodes.empty()
             ? inside == 0 && loop.has_products && !Rises(ops, period, picks) &&
-                  !IteratesOver(from_ns, loop)
+                  !IteratesOver(from_ns, loop) &&
+                  !TakesAnElement(step, ops.first(period), loop)
             : 2 * GradientsAmong(m_.trace, m_.tree, nodes) >= loop.passes;
     if (are_layers || (inside > 0 && Updates(loop.forward))) return {};
     Measure(m_.steps.thread, loop.forward, loop);
@@ -260,6 +261,26 @@ class LoopFinder {
           const Dims& dims = DimsOf(m_.trace, row, 0);
           const auto dim = DimArgument(m_.trace, row, 1, dims.size(), 0);
           return dim && dims[*dim] == loop.passes;
+        });
+  }
+
+  // True if a layer of a pass takes what is as large as the elements of a
+  // tensor that was taken apart before, for as many passes or more: a pass that
+  // goes another way interrupts the loop.
+  bool TakesAnElement(size_t step, std::span<const RowId> pass,
+                      const OpLoop& loop) const {
+    const int64_t begin_ns = m_.steps.windows[step].host.begin_ns;
+    return std::ranges::any_of(
+        Iterated(begin_ns, loop.forward.begin_ns), [&](RowId row) {
+          const Dims& dims = DimsOf(m_.trace, row, 0);
+          const auto dim = DimArgument(m_.trace, row, 1, dims.size(), 0);
+          if (!dim || dims[*dim] < loop.passes) return false;
+          const int64_t elements = ElementsIn(dims) / dims[*dim];
+          return std::ranges::any_of(pass, [&](RowId op) {
+            const size_t weight = WeightArgument(m_.trace, op);
+            return weight > 0 &&
+                   ElementsIn(DimsOf(m_.trace, op, weight - 1)) == elements;
+          });
         });
   }
 

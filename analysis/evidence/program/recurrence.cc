@@ -182,7 +182,7 @@ class RecurrenceFinder {
       if (input.empty() || state.empty()) continue;
       std::set<Dims> read = {state};  // of the state
       // Of its products. A tensor of the same size that is picked from the data
-      // hides one of them, until a loss has taken both.
+      // hides one of them, until a loss or another op has taken both.
       std::set<Dims> made, hidden;
       bool picked = false;
       const auto pick = [&](const Dims& part) {
@@ -214,6 +214,12 @@ class RecurrenceFinder {
           std::erase_if(hidden, both);
           continue;
         }
+        // mean + deviation * noise[t]: one of the two is none of the data.
+        std::erase_if(hidden, [&](const Dims& dims) {
+          const bool both = TakesTwo(trace_, row, dims);
+          if (both) made.insert(dims);
+          return both;
+        });
         const auto takes = [&](const std::set<Dims>& sizes) {
           return std::ranges::any_of(sizes, [&](const Dims& dims) {
             return TakesDims(trace_, row, dims);

@@ -109,6 +109,22 @@ bool TrainsTheMask(const AnalysisContext& m, RowId node) {
          });
 }
 
+// True if `row` applies one mask of [length, length] to all heads and samples:
+// it hides what comes later. Masks of padding differ from sample to sample.
+bool MasksTheFuture(const Trace& trace, RowId row, int64_t length) {
+  const RowId inputs = trace.ops()[row].inputs;
+  if (inputs == kNone || !IsAnyOf(PlainName(trace.name(trace.ops()[row].name)),
+                                  {"add", "masked_fill", "where"})) {
+    return false;
+  }
+  return std::ranges::any_of(
+      trace.op_inputs()[inputs].arguments, [&](const Argument& one) {
+        return one.dims.size() >= 2 && length > 1 &&
+               one.dims.back() == length && one.dims.end()[-2] == length &&
+               ElementsIn(one.dims) == length * length;
+      });
+}
+
 // Nodes of views, which cost nothing worth counting.
 bool IsLayoutNode(std::string_view name) {
   for (std::string_view part :
@@ -246,7 +262,14 @@ class AttentionFinder {
     one.chain += " > " + name(one.values);
     const TensorShape in = TensorArgument(trace_, one.softmax, 0);
     one.dims = in.dims;
-    if (in.known()) one.score_bytes = static_cast<double>(BytesOf(trace_, in));
+    if (!in.known()) return;
+    one.score_bytes = static_cast<double>(BytesOf(trace_, in));
+    // A single head of a single sample has a mask of its own.
+    const int64_t length = in.dims.back();
+    one.causal = ElementsOf(in) > length * length &&
+                 std::ranges::any_of(one.between, [&](RowId row) {
+                   return MasksTheFuture(trace_, row, length);
+                 });
   }
 
   const AnalysisContext& context_;

@@ -22,6 +22,7 @@ struct WrittenAttention {
   std::vector<int64_t> dims = {};  // of the scores; empty if unknown
   double score_bytes = -1;         // -1: unknown
   bool drops = false;              // dropout is active
+  bool causal = false;  // as far as sizes tell: one square mask for all heads
   RowId fallback = kNone;  // the aten::_scaled_dot_product_attention_math
                            // it is part of
   // The autograd nodes of `between`, and of the products.

@@ -81,9 +81,48 @@ class Finder {
   }
 
  private:
-  // The layer that is called at step.ops[at...], if nothing between the calls
-  // makes a tensor as large as its input, and the engine adds up gradients of
-  // one input and of one weight.
+  // What runs from the first to the last call of a layer.
+  struct Between {
+    size_t uses = 0;                  // of tensors as large as its input
+    bool makes = false;               // another tensor as large
+    bool unread = false;              // and a call may be the first to take one
+    std::vector<RowId> readers = {};  // the first ops that take one
+  };
+  Between BetweenCalls(const ForwardStep& step, const std::vector<size_t>& at,
+                       int64_t elements) const {
+    Between between;
+    int64_t left = 0;  // tensors that nothing has taken yet
+    // The same with what ops make of such tensors whose results are unknown.
+    int64_t may_be_left = 0;
+    bool may_be_unread = false;
+    for (size_t i = at.front(); i <= at.back(); ++i) {
+      const RowId row = step.ops[i];
+      if (m_.tree.traits(row).bookkeeping) continue;
+      const bool calls = std::ranges::binary_search(at, i);
+      between.unread |= calls && left > 0;
+      may_be_unread |= calls && may_be_left > 0;
+      if (i == at.back()) break;
+      const int64_t taken = TensorsOfSize(m_.trace, row, elements);
+      between.uses += taken > 0;
+      if (!calls) {
+        if (taken > 0 && left > 0) between.readers.push_back(row);
+        left = std::max<int64_t>(0, left - taken);
+        may_be_left = std::max<int64_t>(0, may_be_left - taken);
+      }
+      const std::optional<Dims> made = ResultDims(m_.trace, row);
+      if (made && ElementsIn(*made) == elements) {
+        ++left;
+        between.makes = true;
+      }
+      may_be_left += made ? ElementsIn(*made) == elements : taken > 0;
+    }
+    between.unread |= between.makes && may_be_unread;
+    return between;
+  }
+
+  // The layer that is called at step.ops[at...], if no call may take what was
+  // made since the one before, and the engine adds up gradients of one input
+  // and of one weight.
   std::optional<Invariant> InvariantOf(const ForwardStep& step,
                                        const std::vector<size_t>& at) {
     Invariant one{.step = step.step};
@@ -93,14 +132,8 @@ class Finder {
     const int64_t elements = ElementsIn(one.input);
     const int64_t weights = ElementsIn(DimsOf(m_.trace, call, weight));
     if (elements == weights) return {};
-    size_t uses = 0;
-    for (size_t i = at.front(); i < at.back(); ++i) {
-      const RowId row = step.ops[i];
-      if (m_.tree.traits(row).bookkeeping) continue;
-      const std::optional<Dims> made = ResultDims(m_.trace, row);
-      if (made && ElementsIn(*made) == elements) return {};
-      uses += TakesElements(m_.trace, row, elements);
-    }
+    const Between between = BetweenCalls(step, at, elements);
+    if (between.unread) return {};
     for (size_t i : at) {
       const RowId row = step.ops[i];
       one.calls.push_back(row);
@@ -110,7 +143,7 @@ class Finder {
       one.code_ns +=
           static_cast<double>(std::clamp<int64_t>(pause, 0, kFrameworkGapNs));
     }
-    if (!AddGradients(elements, weights, uses, one)) return {};
+    if (!AddGradients(elements, weights, between, one)) return {};
     if (!one.proven && MayDiffer(step, at, one.input)) return {};
     return one;
   }
@@ -190,9 +223,8 @@ class Finder {
     return false;
   }
 
-  // `uses`: how often ops take the input, up to the last call. False unless the
-  // calls share input and weight.
-  bool AddGradients(int64_t elements, int64_t weights, size_t uses,
+  // False unless the calls share input and weight.
+  bool AddGradients(int64_t elements, int64_t weights, const Between& between,
                     Invariant& one) {
     if (!gradients_) gradients_.emplace(m_);
     const int64_t last_ns = m_.trace.ops()[one.calls.back()].end_ns;
@@ -213,10 +245,23 @@ class Finder {
       return true;
     }
     std::vector<RowId> of_input = gradients_->SumsAmong(first, last, elements);
-    // One input has a sum for each further use. Inputs of their own have one
-    // less for each call; with many uses, that is no clear difference.
-    if (uses < more || 2 * uses > more * more ||
-        2 * of_input.size() <= 2 * uses - more) {
+    if (between.makes) {
+      // The engine adds to the gradient of a tensor behind the nodes of all ops
+      // that took it but the last. So one that was made in between and taken
+      // by a call, too, shows behind the node of its first reader.
+      const auto adds = [&](RowId row) {
+        return std::ranges::any_of(gradients_->NodesOf(row), [&](RowId node) {
+          return !gradients_->SumsAmong(node, node, elements).empty();
+        });
+      };
+      if (std::ranges::any_of(between.readers, adds)) return false;
+      const auto behind =
+          static_cast<size_t>(std::ranges::count_if(one.calls, adds));
+      if (behind < more) return false;
+    } else if (between.uses < more || 2 * between.uses > more * more ||
+               2 * of_input.size() <= 2 * between.uses - more) {
+      // One input has a sum for each further use. Inputs of their own have one
+      // less for each call; with many uses, that is no clear difference.
       return false;
     }
     one.sums = std::move(of_weight);
@@ -255,7 +300,7 @@ Verdict CheckInvariantInLoop(const AnalysisContext& m) {
       " runs " + MeanCount(calls / steps, "time") + " per step " +
       (longest.layer ? "with the same weight " : "") +
       "on the same tensor of " + InBrackets(longest.input) +
-      ": nothing makes another one of its size in between, and the backward "
+      ": no other one of its size is left for the next run, and the backward "
       "pass adds up gradients of " +
       (!longest.layer   ? "the tensor"
        : longest.proven ? "both"

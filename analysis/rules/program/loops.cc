@@ -12,6 +12,7 @@
 #include "evidence/call_site.h"
 #include "evidence/program/op_loops.h"
 #include "evidence/recording_load.h"
+#include "ops/intervals.h"
 #include "steps/steady_steps.h"
 #include "words/quantities.h"
 
@@ -84,13 +85,34 @@ void SayFix(const std::string& chain, bool reads_values, Finding& finding) {
       "in place of .item() or a condition for each element";
 }
 
-// At best, without the recorder: what the device waits for at most, if there is
-// one.
-double BoundNs(const AnalysisContext& m, double ns, double events) {
+// The device time of the kernels that the loops launch, and those of their
+// backward passes, per step.
+double KernelNs(const AnalysisContext& m, const std::vector<OpLoop>& loops) {
+  std::vector<Span> spans;
+  for (const OpLoop& loop : loops) spans.push_back(loop.forward);
+  spans = Merge(std::move(spans));
+  double ns = 0;
+  for (const KernelUse& use : m.kernels.uses) {
+    RowId op = m.trace.kernels()[use.kernel].op;
+    if (op == kNone) continue;
+    const RowId node = m.trace.ops()[op].forward;
+    if (m.trace.ops()[op].thread != m.steps.thread && node != kNone) op = node;
+    if (m.trace.ops()[op].thread == m.steps.thread &&
+        Covers(spans, m.trace.ops()[op].begin_ns)) {
+      ns += use.ns;
+    }
+  }
+  return ns / static_cast<double>(m.steps.steady.size());
+}
+
+// At best, without the recorder: what the device waits for at most, and what it
+// runs of the loops, if there is one.
+double BoundNs(const AnalysisContext& m, const std::vector<OpLoop>& loops,
+               double ns, double events) {
   ns = LargestUnrecordedNs(m, ns, events);
-  return m.has_gpu ? std::min(ns, m.MeanNs(Cause::kDispatch) +
-                                      m.MeanNs(Cause::kHostCode))
-                   : ns;
+  if (!m.has_gpu) return ns;
+  return std::min(ns, m.MeanNs(Cause::kDispatch) + m.MeanNs(Cause::kHostCode) +
+                          m.MeanNs(Cause::kKernelLatency) + KernelNs(m, loops));
 }
 
 // Loops over time, whose passes need each other, on small tensors without
@@ -132,7 +154,7 @@ void AddScans(const AnalysisContext& m, const std::vector<OpLoop>& scans,
       "recurrence on plain numbers (an accessor or data_ptr())";
   finding.wrong_if = "each pass runs a model on the result of the one before";
   verdict.found.push_back({.finding = std::move(finding),
-                           .bound_ns = BoundNs(m, bound_ns, events)});
+                           .bound_ns = BoundNs(m, scans, bound_ns, events)});
 }
 
 // Loops whose passes need each other, per step, by chain.
@@ -172,7 +194,7 @@ Verdict CheckIndependentPasses(const AnalysisContext& m,
   if (ns < kShare * m.step_ns() || !AreMostSteps(m.steps, in.size())) {
     return Clean();
   }
-  bound_ns = BoundNs(m, bound_ns, events);
+  bound_ns = BoundNs(m, all, bound_ns, events);
   std::vector<std::pair<std::string, SameLoops>> order(by_chain.begin(),
                                                        by_chain.end());
   std::ranges::stable_sort(order, std::greater(),

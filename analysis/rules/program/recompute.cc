@@ -2,12 +2,14 @@
 // Source: the documentation of torch.utils.checkpoint.
 #include <algorithm>
 #include <cmath>
+#include <cstdint>
 #include <map>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "context/rule.h"
+#include "device/device_numbers.h"
 #include "evidence/call_site.h"
 #include "evidence/device_memory_use.h"
 #include "evidence/program/shortened_ops.h"
@@ -148,6 +150,52 @@ Recomputed FindRecomputed(const AnalysisContext& m) {
   return found;
 }
 
+// What the recomputed parts of a step hold, in bytes, and what is free.
+struct Kept {
+  double more =
+      -1;  // than now, if none of them was computed again; -1: unknown
+  double free = 0;
+  // The part of the time that can be saved within the free memory.
+  double share() const { return more > 0 ? std::min(1.0, free / more) : 1; }
+};
+
+// From allocation events with totals: a part holds what the total rises by
+// while it is computed again. One of them is held at the peak already.
+Kept KeptParts(const AnalysisContext& m, const std::vector<Span>& chains) {
+  const DeviceMemoryUse use = MeasureDeviceMemory(m);
+  const int32_t device = MemoryDevice(m.trace, m.ledger->device);
+  std::vector<const Allocation*> rows;
+  for (const Allocation& row : m.trace.allocations()) {
+    if (row.device_type != 0 && row.device == device &&
+        row.total_allocated_bytes >= 0) {
+      rows.push_back(&row);
+    }
+  }
+  std::ranges::stable_sort(rows, {}, &Allocation::time_ns);
+  const auto total_at = [&](int64_t time) {
+    const auto next =
+        std::ranges::upper_bound(rows, time, {}, &Allocation::time_ns);
+    return next == rows.begin()
+               ? -1.0
+               : static_cast<double>((*(next - 1))->total_allocated_bytes);
+  };
+  if (rows.empty() || use.total <= 0) return {};
+  std::map<size_t, std::pair<double, double>> by_step;  // sum and largest
+  for (const Span& chain : chains) {
+    const double before = total_at(chain.begin_ns);
+    if (before < 0) continue;
+    const double grown = std::max(0.0, total_at(chain.end_ns) - before);
+    auto& [sum, largest] = by_step[SteadyStepAt(m.steps, chain.begin_ns)];
+    sum += grown;
+    largest = std::max(largest, grown);
+  }
+  Kept kept{.free = std::max(0.0, use.usable() - use.allocated)};
+  for (const auto& [step, parts] : by_step) {
+    kept.more = std::max(kept.more, parts.first - parts.second);
+  }
+  return kept;
+}
+
 Verdict CheckRecomputeCost(const AnalysisContext& m) {
   const Recomputed again = FindRecomputed(m);
   if (again.chains.empty()) return Clean();
@@ -155,6 +203,7 @@ Verdict CheckRecomputeCost(const AnalysisContext& m) {
   if (m.ledger) headroom = MeasureDeviceMemory(m).headroom();
   if (headroom >= 0 && headroom < kHeadroom) return Clean();
   const ShortenedOps kept = ShortenOps(m, again.ops, kChange);
+  const Kept parts = m.ledger ? KeptParts(m, again.chains) : Kept();
   const double steps = static_cast<double>(m.steps.steady.size());
   const Op& op = m.trace.ops()[again.first];
 
@@ -169,15 +218,21 @@ Verdict CheckRecomputeCost(const AnalysisContext& m) {
       " of the forward pass again (activation checkpointing), which takes " +
       Milliseconds(kept.ns * 1e-6) + " of the " +
       Milliseconds(m.step_ns() * 1e-6) + " step" +
-      (headroom >= 0 ? ". The memory would hold " + Factor(headroom) +
-                           " the activations that are held now."
-                     : "; whether memory is free was not recorded.");
+      (parts.more > 0
+           ? ". Keeping all that they make takes " + Bytes(parts.more) +
+                 " more, and " + Bytes(parts.free) + " are free."
+       : headroom >= 0 ? ". The memory would hold " + Factor(headroom) +
+                             " the activations that are held now."
+                       : "; whether memory is free was not recorded.");
   const size_t step = SteadyStepAt(m.steps, op.begin_ns);
   finding.examples.push_back(
       {m.steps.windows[step].number, op.begin_ns, op.end_ns,
        std::string(m.trace.name(op.name)) + " in the backward pass"});
   finding.where = CallSites(m.trace).Place(op.thread, op.begin_ns, again.first);
-  finding.assumption = "at best: memory suffices to keep all activations";
+  finding.assumption =
+      parts.share() < 1
+          ? "at best: as many parts as fit into 90 % of the memory are kept"
+          : "at best: memory suffices to keep all activations";
   finding.fix_cpp =
       "recompute fewer parts of the model in the backward pass; begin with "
       "those whose activations take the least memory";
@@ -193,6 +248,9 @@ Verdict CheckRecomputeCost(const AnalysisContext& m) {
     const int64_t ns =
         Length(Merge(again.chains)) + Length(Merge(Preparations(m)));
     bound_ns = std::max(bound_ns, static_cast<double>(ns) / steps);
+  }
+  if (parts.share() < 1) {
+    return FireBound(std::move(finding), bound_ns * parts.share());
   }
   return Fire(Found{.finding = std::move(finding),
                     .bound_ns = bound_ns,
@@ -213,7 +271,9 @@ constexpr Rule kRules[] = {
                "forward pass of the same step",
      .avoid =
          "the device's memory was recorded and has room for less than 1.1 "
-         "times the activations; or gradients of gradients are computed, whose "
+         "times the activations (where allocations were recorded, the gain is "
+         "that of the parts that fit); or gradients of gradients are computed, "
+         "whose "
          "ops are not those of the forward pass",
      .fix_cpp = "recompute fewer parts of the model",
      .fix_python = "checkpoint fewer blocks, or selectively "

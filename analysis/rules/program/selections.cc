@@ -67,12 +67,14 @@ struct Chain {
   bool sure = true;  // what it is made from is another tensor
 };
 
+// By dimension, what share of it a part takes.
+using Shares = std::map<size_t, double>;
+
 // What was read of the tensors of one size so far.
 struct Reading {
   std::vector<RowId> ops = {}, selections = {};
-  std::set<size_t> dims = {};  // along which parts are taken
-  double used = 0;             // the sum of the parts
-  double bases = 1;            // tensors
+  std::vector<Shares> parts = {};
+  double bases = 1;  // tensors
   int64_t bytes = 0;
   bool at_end = true, gathers = false, sure = false;
 };
@@ -312,7 +314,8 @@ class Finder {
   void TakePart(std::span<const RowId> ops, size_t i, const Dims& base,
                 Reading& now) const {
     Dims dims = base;
-    double share = 1;
+    Shares shares;
+    RowId last = ops[i];
     std::vector<size_t> at(base.size());  // dimensions of the base
     for (size_t k = 0; k < at.size(); ++k) at[k] = k;
     now.selections.push_back(ops[i]);
@@ -320,17 +323,46 @@ class Finder {
         now.bytes, BytesOf(m_.trace, TensorArgument(m_.trace, ops[i], 0)));
     for (; i < ops.size(); ++i) {
       if (DimsOf(m_.trace, ops[i], 0) != dims) break;
+      if (const std::optional<size_t> single = Squeezed(ops[i], dims)) {
+        at.erase(at.begin() + static_cast<int64_t>(*single));
+        dims.erase(dims.begin() + static_cast<int64_t>(*single));
+        continue;
+      }
       const std::optional<Part> part = PartOf(ops[i], dims);
       if (!part) break;
-      share *= part->share;
-      now.dims.insert(at[part->dim]);
+      last = ops[i];
+      const auto known = shares.try_emplace(at[part->dim], 1).first;
+      known->second *= part->share;
       now.at_end &= part->at_end;
       if (part->dims.size() < dims.size()) {
         at.erase(at.begin() + static_cast<int64_t>(part->dim));
       }
       dims = part->dims;
     }
-    now.used += share;
+    if (last != now.selections.back()) now.selections.push_back(last);
+    now.parts.push_back(std::move(shares));
+  }
+
+  // The dimension of size 1 that aten::squeeze removes.
+  std::optional<size_t> Squeezed(RowId row, const Dims& dims) const {
+    if (PlainNameOf(m_.trace, row) != "squeeze") return {};
+    const std::optional<size_t> dim =
+        DimArgument(m_.trace, row, 1, dims.size());
+    return dim && dims[*dim] == 1 ? dim : std::nullopt;
+  }
+
+  // The share of the tensors that is used, if parts are taken along these
+  // dimensions only.
+  static double Used(const Reading& now, const std::set<size_t>& dims) {
+    double used = 0;
+    for (const Shares& part : now.parts) {
+      double share = 1;
+      for (const auto& [dim, of_dim] : part) {
+        if (dims.contains(dim)) share *= of_dim;
+      }
+      used += share;
+    }
+    return used / now.bases;
   }
 
   void Emit(const ForwardStep& step, const Dims& base, const Reading& now,
@@ -339,12 +371,23 @@ class Finder {
                 .selections = now.selections,
                 .dims = base,
                 .bytes = now.bytes,
-                .used = now.used / now.bases,
                 .sure = now.sure};
-    if (chain.used >= kMostUsed) return;
+    std::set<size_t> selected;  // before all ops of the chain
+    for (const Shares& part : now.parts) {
+      for (const auto& [dim, share] : part) selected.insert(dim);
+    }
+    if (Used(now, selected) >= kMostUsed) return;
     for (size_t i = now.ops.size(); i-- > 0;) {
       const RowId row = now.ops[i];
-      if (!Commutes(row, base, now.dims, now.at_end)) break;
+      if (!Commutes(row, base, selected, now.at_end)) {
+        // A softmax needs whole rows, but not all of them.
+        std::set<size_t> fewer = selected;
+        std::erase_if(fewer, [&](size_t dim) {
+          return !Commutes(row, base, {dim}, now.at_end);
+        });
+        if (fewer.empty() || Used(now, fewer) >= kMostUsed) break;
+        selected = std::move(fewer);
+      }
       const std::string_view name = PlainNameOf(m_.trace, row);
       chain.ops.insert(chain.ops.begin(), row);
       if (IsGather(name)) chain.maker = Maker::kGather;
@@ -356,11 +399,12 @@ class Finder {
       }
     }
     if (chain.ops.empty()) return;
+    chain.used = Used(now, selected);
     chain.left = chain.used;
     const RowId last = chain.selections.back();
     if (chain.maker == Maker::kProduct &&
         PlainNameOf(m_.trace, last) == "gather" &&
-        now.dims.contains(base.size() - 1)) {
+        selected.contains(base.size() - 1)) {
       const RowId product = chain.ops.front();
       // A batch of its own on the right: rows would be gathered for each.
       if (WeightArgument(m_.trace, product) == 0) return;
@@ -368,7 +412,7 @@ class Finder {
       chain.left = kScoresPerRow * chain.used;
       if (chain.left >= kMostUsed) return;
     }
-    Extend(step, now.dims, chain);
+    Extend(step, selected, chain);
     for (RowId row : chain.ops) {
       const auto next = std::ranges::find(step.ops, row) + 1;
       if (next == step.ops.end()) continue;

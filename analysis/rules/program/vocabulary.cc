@@ -57,6 +57,10 @@ std::set<int64_t> WidthsOfProducts(const AnalysisContext& m) {
   return widths;
 }
 
+// Labels that are shifted by one leave out a token of each sequence: what is
+// done with the scores before works on so many more at most.
+constexpr double kMostShifted = 1.1;
+
 // Everything but products that works on as many elements as the scores have.
 struct Traffic {
   std::vector<ShortenedOp> ops = {};
@@ -72,8 +76,10 @@ Traffic TrafficOf(const AnalysisContext& m, const std::set<double>& sizes) {
       continue;
     }
     const OpCost cost = CostOf(m.trace, row);
-    if (!sizes.contains(cost.elements) ||
-        !InSteadyStep(m.steps, m.trace.ops()[row].begin_ns)) {
+    const bool fits = std::ranges::any_of(sizes, [&](double size) {
+      return cost.elements >= size && cost.elements <= kMostShifted * size;
+    });
+    if (!fits || !InSteadyStep(m.steps, m.trace.ops()[row].begin_ns)) {
       continue;
     }
     traffic.ops.push_back({row});

@@ -290,7 +290,7 @@ def pinn_derivatives(fixed):
         yield len(x)
 
 
-@program("contrastive learning", "held", expect=("boolean-indexing",))
+@program("contrastive learning", "held", expect=("boolean-mask",))
 def simclr_selection(fixed):
     """NT-Xent as in the well-known SimCLR repository: boolean masks pick the pairs off the diagonal, the positives and the negatives, to join them.
     Fix: cross entropy of the similarities as they lie, the diagonal at -inf, the other view's place as the class."""

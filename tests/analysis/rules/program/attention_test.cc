@@ -12,11 +12,13 @@ struct How {
   std::string extra = {};          // another op on the scores
   std::string values = "8,64,64";  // the first operand of the second product
   std::string type = "float";
-  bool trained_mask = false;  // its gradient is reduced
-  bool full_bias = false;     // added to the scores, with a gradient
-  bool fallback = false;      // below scaled_dot_product_attention
-  bool projects = false;      // the values, when they are needed
-  int heads = 1;              // one after the other
+  bool trained_mask = false;   // its gradient is reduced
+  bool full_bias = false;      // added to the scores, with a gradient
+  bool fallback = false;       // below scaled_dot_product_attention
+  bool projects = false;       // the values, when they are needed
+  int heads = 1;               // one after the other
+  std::string mask = "64,64";  // that is added to the scores
+  std::string length = "64";   // in place of 64 in all sizes
 };
 
 class Attention {
@@ -41,8 +43,12 @@ class Attention {
   }
 
  private:
-  void Op(const std::string& name, const std::string& dims, double us,
+  void Op(const std::string& name, std::string dims, double us,
           const std::string& fields = "") {
+    for (size_t at = 0; (at = dims.find("64", at)) != std::string::npos;) {
+      dims.replace(at, 2, how_.length);
+      at += how_.length.size();
+    }
     std::string inputs;
     for (size_t at = 0; how_.sizes && at < dims.size();) {
       const size_t end = std::min(dims.find('|', at), dims.size());
@@ -64,8 +70,8 @@ class Attention {
     Op("aten::bmm", "8,64,32|8,32,64", 500, Number(1));
     Op("aten::div", "8,64,64", 300, Number(2));
     if (!how_.extra.empty()) Op(how_.extra, "8,64,64", 100);
-    Op("aten::add", how_.full_bias ? "8,64,64|8,64,64" : "8,64,64|64,64", 300,
-       Number(3));
+    Op("aten::add", how_.full_bias ? "8,64,64|8,64,64" : "8,64,64|" + how_.mask,
+       300, Number(3));
     text_.Begin();
     Op("aten::_softmax", "8,64,64", 400, Number(4));
     text_.End("aten::softmax", "", how_.on_gpu ? 12 : 402, Number(4));
@@ -105,6 +111,18 @@ TEST(AttentionByHandTest, TheValuesMayBeProjectedWhenTheyAreNeeded) {
   EXPECT_NE(finding->evidence.find("softmax > bmm, scores of"),
             std::string::npos)
       << finding->evidence;
+}
+
+// A fused kernel leaves out what lies above the diagonal, but for half of the
+// blocks of 128 that it crosses.
+TEST(AttentionByHandTest, ACausalMaskHidesHalfOfTheScores) {
+  const double left = (512.0 + 128) / (2 * 512);
+  const double products = (1 - left) * 3.0, again = 0.25 * left * 2.0;
+  const Report causal = Of({.on_gpu = true, .length = "512"});
+  EXPECT_NEAR(Find(causal, "attention-by-hand")->gain.expected_ms,
+              2.0 + products - again, 0.05);
+  const Report padded = Of({.on_gpu = true, .mask = "8,1,64", .length = "512"});
+  EXPECT_NEAR(Find(padded, "attention-by-hand")->gain.expected_ms, 1.5, 0.05);
 }
 
 TEST(AttentionByHandTest, HeadsMayRunOneByOne) {

@@ -15,7 +15,12 @@ struct How {
   bool own_inputs = false;   // each position has one
   bool own_weights = false;  // each position has one
   bool data = false;         // the input, which needs no gradient
+  bool both = false;         // the layer's node has two products
+  bool one_reader = false;   // of the input: the layer's gradient is no sum
   std::string between = "(float[24,128]) aten::tanh";  // an op of each position
+  std::string then = "";                               // one behind it
+  bool read_twice = false;  // what the op in between makes: its reader's
+                            // gradient is added to that of another
 };
 
 Report Of(const How& how) {
@@ -24,29 +29,38 @@ Report Of(const How& how) {
   for (int step = 0; step < 4; ++step) {
     if (how.own_inputs) text.Op("aten::unbind", "(float[24,12,24,256])", 5);
     for (int i = 0; i < how.positions; ++i) {
-      const int number = sequence + 3 * i;
+      const int number = sequence + 4 * i;
       text.Op("aten::t", "(" + std::string(kWeight) + ")", 10, number);
       text.Op("aten::linear",
               "(" + std::string(kInput) + "," + kWeight + ",float[128])", 1000,
               number + 1);
       text.Op("aten::matmul", "(float[24,1,24]," + std::string(kInput) + ")",
               200, number + 2);
-      const size_t name = how.between.find(' ');
-      text.Op(how.between.substr(name + 1), how.between.substr(0, name), 100);
+      for (const std::string* one : {&how.between, &how.then}) {
+        const std::string& op = *one;
+        if (op.empty()) continue;
+        const size_t name = op.find(") ") + 2;
+        text.Op(op.substr(name), op.substr(0, name - 1), 100,
+                &op == &how.then ? number + 3 : -1);
+      }
     }
     for (int i = how.positions; i-- > 0;) {
-      const int number = sequence + 3 * i;
+      const int number = sequence + 4 * i;
       const bool last = i == how.positions - 1;
+      if (!how.then.empty()) {
+        text.Node(number + 3, 100, how.read_twice ? kInput : "");
+      }
       // The gradients of both uses of an input are added up.
       const bool sums = !how.data && !how.own_inputs && !last;
       text.Node(number + 2, 200, sums ? kInput : "");
-      text.Node(number + 1, 1000, how.data ? "" : kInput);
+      text.Node(number + 1, 1000, how.data || how.one_reader ? "" : kInput,
+                how.both);
       text.Node(number, 10, last || how.own_weights ? "" : kWeight);
       if (how.own_weights) text.Keep(kWeight);
     }
     if (!how.own_weights) text.Keep(kWeight);
     text.Update();
-    sequence += 3 * how.positions;
+    sequence += 4 * how.positions;
     text.EndStep();
   }
   return text.Analyzed();
@@ -65,6 +79,23 @@ TEST(InvariantsTest, TheKeysOfTheSameMemoryAreProjectedForEachWord) {
   // Eleven calls and nodes, and eleven sums of 20 us of each gradient; those
   // inside nodes count once.
   EXPECT_NEAR(finding->gain.expected_ms, 11 * 2.0 + 11 * 0.04, 0.1);
+}
+
+// The keys are as large as the memory; what attends takes them before the next
+// word.
+TEST(InvariantsTest, WhatIsMadeInTheLoopMayBeAsLarge) {
+  const std::string input = kInput;
+  How how{.both = true,
+          .between = "(" + input + ") aten::tanh",
+          .then = "(" + input + ",Scalar=\"1\",bool=\"False\") aten::sum"};
+  EXPECT_NE(Find(Of(how), kRule), nullptr);
+  // The layer may take what the loop makes: where that has two readers, and
+  // where the layer's input has one.
+  how.read_twice = true;
+  EXPECT_TRUE(IsClean(Of(how), kRule));
+  how.read_twice = false;
+  how.one_reader = true;
+  EXPECT_TRUE(IsClean(Of(how), kRule));
 }
 
 TEST(InvariantsTest, EachPositionMayHaveAnInputOrAWeightOfItsOwn) {

@@ -217,13 +217,16 @@ TEST(UnbatchedLoopTest, LayersHaveWeightsOfTheirOwn) {
 }
 
 // A policy that is asked for one environment at a time, without gradients: 32
-// passes, which take what `pick` yields for each, between products.
-Report Policy(const std::string& before, const std::string& pick = "") {
+// passes, which take what `pick` yields for each, between products. Before pass
+// `other`, one of another kind runs.
+Report Policy(const std::string& before, const std::string& pick = "",
+              int other = -1) {
   CpuText text;
   for (int step = 0; step < 4; ++step) {
     text.Op("aten::sort", 1'000);
     if (!before.empty()) text.Op(before, 10);
     for (int i = 0; i < 32; ++i) {
+      if (i == other) text.Op("aten::eq", 10);
       if (!pick.empty()) {
         text.Op("inputs=(float[" + pick + "],Scalar=\"0\",Scalar=\"" +
                     std::to_string(i) + "\") aten::select",
@@ -246,6 +249,13 @@ TEST(UnbatchedLoopTest, WithoutGradientsElementsTellALoopFromLayers) {
   EXPECT_TRUE(IsClean(Policy("inputs=(float[3,24],Scalar=\"0\") aten::unbind"),
                       "unbatched-loop"));
   EXPECT_TRUE(Promises(Policy("", "32,24"), "unbatched-loop"));
+  // The other passes go on with the elements of the same tensor.
+  EXPECT_TRUE(
+      Promises(Policy("inputs=(float[32,24],Scalar=\"0\") aten::unbind", "", 8),
+               "unbatched-loop"));
+  EXPECT_TRUE(
+      IsClean(Policy("inputs=(float[32,7],Scalar=\"0\") aten::unbind", "", 8),
+              "unbatched-loop"));
   // Each layer has a part of another tensor.
   EXPECT_TRUE(IsClean(Policy("", "32,7"), "unbatched-loop"));
 }

@@ -19,6 +19,8 @@ struct How {
   bool attends = false;    // a product between the cells
   bool joins = false;      // what the next cell reads, behind that product
   std::string layer = {};  // input and weight of a layer in front of each cell
+  bool noise = false;      // picked behind that layer, as large as its result
+  bool scales = false;     // both are multiplied
   double gap_us = 20;      // of the program's code before each cell
   int other_ops = 0;       // behind the loop, with gaps as well
   double large_us = 0;     // of a product with the rows of all positions
@@ -66,6 +68,10 @@ class Loop {
     text_.Pass(how_.gap_us);
     if (how_.attends) Op("aten::bmm", "(float[4,1,16],float[4,16,9])", 40);
     if (!how_.layer.empty()) Op("aten::linear", how_.layer, 40);
+    if (how_.noise) {
+      Op("aten::select", "(float[12,4,8],=\"0\",=\"1\")", 5);
+    }
+    if (how_.scales) Op("aten::mul", "(float[4,8],float[4,8])", 10);
     if (how_.joins) {
       Op("aten::cat", "((float[4,8],float[4,8]),=\"1\")", 10);
     }
@@ -179,6 +185,13 @@ TEST(RnnInPythonTest, AnInputMadeOfTheStateNeedsTheLoop) {
   // A layer of the data, and one whose result the input does not hold.
   EXPECT_FALSE(IsClean(with("(float[4,9],float[8,9])"), "rnn-in-python"));
   EXPECT_FALSE(IsClean(with("(float[4,16],float[7,16])"), "rnn-in-python"));
+}
+
+TEST(RnnInPythonTest, NoiseIsScaledByTheState) {
+  How how{.joins = true, .layer = "(float[4,16],float[8,16])", .noise = true};
+  EXPECT_FALSE(IsClean(Of(how), "rnn-in-python"));
+  how.scales = true;
+  EXPECT_TRUE(IsClean(Of(how), "rnn-in-python"));
 }
 
 TEST(RnnInPythonTest, SeesACellThatIsWrittenOut) {

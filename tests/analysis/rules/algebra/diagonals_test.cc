@@ -91,6 +91,18 @@ TEST(DiagonalsTest, ADiagonalCovarianceIsFactorised) {
       << finding->evidence;
 }
 
+// As that of the Jacobian of a coupling layer.
+TEST(DiagonalsTest, TheDeterminantOfADiagonalMatrixIsAProduct) {
+  const Report report =
+      Of({kEmbed, "inputs=(float[128,32,32]) aten::linalg_slogdet"});
+  const Finding* finding = Find(report, kCovariance);
+  ASSERT_NE(finding, nullptr);
+  EXPECT_NE(finding->fix_python.find("scale.log().sum(-1)"), std::string::npos);
+  EXPECT_TRUE(
+      IsClean(Of({kEmbed, "inputs=(float[128,16,16]) aten::linalg_slogdet"}),
+              kCovariance));
+}
+
 TEST(DiagonalsTest, AFullCovarianceHasToBeFactorised) {
   EXPECT_TRUE(IsClean(Of({kCholesky}), kCovariance));
   const std::string both = "inputs=(float[128,32,32],float[128,32,32]) ";

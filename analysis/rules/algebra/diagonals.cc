@@ -149,6 +149,15 @@ struct Factorised {
   std::vector<RowId> ops = {};  // that take a matrix of these sizes
 };
 
+// Ops that take n^3 operations for what is simple for a diagonal matrix.
+bool Factorises(std::string_view plain_name) {
+  return Contains(plain_name, "cholesky") ||
+         IsAnyOf(plain_name,
+                 {"det", "inverse", "linalg_det", "linalg_eigh", "linalg_inv",
+                  "linalg_inv_ex", "linalg_lu_factor", "linalg_slogdet",
+                  "linalg_solve", "logdet", "slogdet"});
+}
+
 // What `makes` is followed by in the step, if it is factorised.
 std::optional<Factorised> FactorisedAt(const AnalysisContext& m,
                                        const ForwardStep& step, size_t i) {
@@ -177,12 +186,16 @@ std::optional<Factorised> FactorisedAt(const AnalysisContext& m,
     if (takes && name == "reshape") {
       flat = {diagonal.front(), ElementsIn(one.matrix) / diagonal.front()};
     }
-    if (one.factorises == kNone && Contains(name, "cholesky")) {
+    if (one.factorises == kNone && takes && Factorises(name)) {
       one.factorises = row;
     }
   }
   if (one.factorises == kNone) return {};
   return one;
+}
+
+bool IsCholesky(const AnalysisContext& m, const Factorised& one) {
+  return Contains(m.trace.name(m.trace.ops()[one.factorises].name), "cholesky");
 }
 
 Verdict CheckDiagonalCovariance(const AnalysisContext& m) {
@@ -208,34 +221,44 @@ Verdict CheckDiagonalCovariance(const AnalysisContext& m) {
       "aten::diag_embed makes diagonal matrices of " +
       InBrackets(largest.matrix) + ", and " +
       std::string(m.trace.name(m.trace.ops()[largest.factorises].name)) +
-      " factorises them, as a normal distribution with a covariance matrix "
-      "does. What is done with matrices of that size" +
+      " factorises them" +
+      (IsCholesky(m, largest)
+           ? ", as a normal distribution with a covariance matrix does"
+           : "") +
+      ". What is done with matrices of that size" +
       (trains ? ", with the backward passes," : "") + " takes " +
       Milliseconds(all.ns * 1e-6) + " per step.";
   finding.assumption =
       "at best: the same with the numbers on the diagonal takes no time";
-  finding.fix_python =
-      "torch.distributions.Independent(Normal(mean, deviation), 1) in place of "
-      "MultivariateNormal(mean, torch.diag_embed(deviation ** 2)); the "
-      "Cholesky factor of a diagonal matrix is the root of its diagonal";
   finding.fix_cpp =
       "work with the numbers on the diagonal: their roots are the Cholesky "
-      "factor, the sum of their logarithms is that of the determinant";
+      "factor, the sum of their logarithms is that of the determinant, and "
+      "their reciprocals are the inverse";
+  finding.fix_python =
+      IsCholesky(m, largest)
+          ? "torch.distributions.Independent(Normal(mean, deviation), 1) in "
+            "place of MultivariateNormal(mean, torch.diag_embed(deviation ** "
+            "2)); the Cholesky factor of a diagonal matrix is the root of its "
+            "diagonal"
+          : "work with the numbers on the diagonal: scale.log().sum(-1) in "
+            "place of torch.linalg.slogdet(torch.diag_embed(scale)), 1 / scale "
+            "in place of the inverse";
   finding.wrong_if = "a full matrix of the same sizes is factorised";
   return FireBound(std::move(finding), all.saved_ns);
 }
 
 constexpr Rule kRules[] = {
     {.id = "diagonal-covariance",
-     .question = "Is a diagonal covariance matrix factorised?",
+     .question = "Is a diagonal matrix, as of covariances, factorised?",
      .needs = {Kind::kOp, Kind::kOpShapes},
      .causes = {Cause::kCompute, Cause::kDispatch},
      .check = &CheckDiagonalCovariance,
      .reference = "PyTorch documentation, torch.distributions.Independent: "
                   "https://docs.pytorch.org/docs/stable/distributions.html",
      .detect = "in two thirds of the steps, torch.diag_embed makes matrices, "
-               "and a Cholesky factorisation takes matrices of their sizes "
-               "behind it; what takes such matrices from there on is 1 % of "
+               "and a Cholesky factorisation, a determinant, an inverse or the "
+               "like takes matrices of their sizes behind it; what takes such "
+               "matrices from there on is 1 % of "
                "the step",
      .avoid = "another matrix is added to the diagonal one first, as that of a "
               "kernel to noise",

@@ -1,0 +1,213 @@
+// Is a low-rank adapter merged into its weight in each step?
+// Source: Hu et al. 2021, LoRA: Low-Rank Adaptation of Large Language Models,
+// section 4.1: h = W x + B A x; the sum of both is for inference.
+#include <algorithm>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "context/rule.h"
+#include "evidence/gradients/layer_calls.h"
+#include "evidence/program/op_shapes.h"
+#include "ops/contains.h"
+#include "ops/op_arguments.h"
+#include "steps/forward_steps.h"
+#include "steps/steady_steps.h"
+#include "words/quantities.h"
+
+namespace stepscope {
+namespace adapters_rules {
+namespace {
+
+// Of the operations of one product with the weight: thin products are slower.
+constexpr double kMostLeft = 0.25;
+constexpr char kChange[] = "adapters as two thin products";
+
+// A product of two thin matrices that is added to a weight, and the layer that
+// takes the sum, in one step.
+struct Merged {
+  size_t step = 0;
+  RowId product = kNone, layer = kNone;
+  std::vector<RowId> sums = {};  // elementwise, up to the layer
+  Dims weight = {};
+  int64_t rank = 0;
+  double left = 0;  // operations of the thin products, of those of the layer
+};
+
+class Finder {
+ public:
+  explicit Finder(const AnalysisContext& context)
+      : m_(context), gradients_(context) {}
+
+  std::vector<Merged> Find() const {
+    std::vector<Merged> found;
+    for (const ForwardStep& step : m_.forward) {
+      for (size_t i = 0; i < step.ops.size(); ++i) {
+        std::optional<Merged> one = At(step.ops, i);
+        if (!one) continue;
+        one->step = step.step;
+        found.push_back(*std::move(one));
+      }
+    }
+    return found;
+  }
+
+  // The product inside the layer's node that makes the gradient of the merged
+  // weight; kNone if none is known.
+  RowId WeightGradientOf(const Merged& one) const {
+    const Dims turned(one.weight.rbegin(), one.weight.rend());
+    for (RowId node : gradients_.NodesOf(one.layer)) {
+      for (RowId row : m_.tree.inside(node)) {
+        const std::optional<Dims> made = ResultDims(m_.trace, row);
+        if (IsAnyOf(PlainNameOf(m_.trace, row), {"mm", "bmm"}) &&
+            (made == one.weight || made == turned)) {
+          return row;
+        }
+      }
+    }
+    return kNone;
+  }
+
+ private:
+  std::optional<Merged> At(std::span<const RowId> ops, size_t i) const {
+    Merged one{.product = ops[i]};
+    if (!MultipliesThin(one) || gradients_.NodesOf(one.product).empty()) {
+      return {};
+    }
+    const Dims turned(one.weight.rbegin(), one.weight.rend());
+    bool added = false;
+    for (++i; i < ops.size(); ++i) {
+      const RowId row = ops[i];
+      if (m_.tree.traits(row).bookkeeping) continue;
+      const size_t at = WeightArgument(m_.trace, row);
+      const bool is_layer = at > 0 && added &&
+                            (DimsOf(m_.trace, row, at) == one.weight ||
+                             DimsOf(m_.trace, row, at) == turned);
+      if (is_layer) {
+        one.layer = row;
+        break;
+      }
+      const std::optional<Dims> made = ResultDims(m_.trace, row);
+      if (!TakesDims(m_.trace, row, one.weight)) {
+        if (made == one.weight) return {};  // the next one
+        continue;
+      }
+      if (made != one.weight || !IsElementwise(PlainNameOf(m_.trace, row))) {
+        return {};
+      }
+      added |= TakesTwo(m_.trace, row, one.weight);
+      one.sums.push_back(row);
+    }
+    if (one.layer == kNone || Trains(one)) return {};
+    return one;
+  }
+
+  // [n, r] times [r, m], with r so small that both matrices are thin.
+  bool MultipliesThin(Merged& one) const {
+    if (!IsAnyOf(PlainNameOf(m_.trace, one.product), {"mm", "matmul"})) {
+      return false;
+    }
+    const Dims& a = DimsOf(m_.trace, one.product, 0);
+    const Dims& b = DimsOf(m_.trace, one.product, 1);
+    if (a.size() != 2 || b.size() != 2 || a[1] != b[0] || a[1] <= 0) {
+      return false;
+    }
+    one.weight = {a[0], b[1]};
+    one.rank = a[1];
+    one.left = static_cast<double>(one.rank) *
+               static_cast<double>(a[0] + b[1]) /
+               static_cast<double>(ElementsIn(one.weight));
+    return one.left <= kMostLeft;
+  }
+
+  // True if a gradient of the weight that the product is added to is kept.
+  bool Trains(const Merged& one) const {
+    std::vector<RowId> nodes;
+    for (RowId row : one.sums) {
+      const std::vector<RowId> of_sum = gradients_.NodesOf(row);
+      nodes.insert(nodes.end(), of_sum.begin(), of_sum.end());
+    }
+    if (nodes.empty()) return true;
+    const auto [first, last] = std::ranges::minmax(nodes);
+    return gradients_.KeptAmong(first, last, one.weight) > 0;
+  }
+
+  const AnalysisContext& m_;
+  const LayerGradients gradients_;
+};
+
+Verdict CheckMergedAdapter(const AnalysisContext& m) {
+  const Finder finder(m);
+  const std::vector<Merged> found = finder.Find();
+  if (!RecursInMostSteps(m.steps, found)) return Clean();
+  std::vector<ShortenedOp> ops;
+  for (const Merged& one : found) {
+    AppendWithNodes(m, one.product, 0, ops);
+    for (RowId row : one.sums) AppendWithNodes(m, row, 0, ops);
+    const RowId gradient = finder.WeightGradientOf(one);
+    // In its place, thin products forward, and twice as many backward.
+    if (gradient != kNone) {
+      ops.push_back({gradient, std::min(1.0, 3 * one.left)});
+    }
+  }
+  const ShortenedOps all = ShortenOps(m, std::move(ops), kChange);
+  const Merged& largest = *std::ranges::max_element(
+      found, {}, [](const Merged& one) { return ElementsIn(one.weight); });
+  Finding finding = FindingAbout(m, largest.product, largest.layer,
+                                 "from the product to the layer");
+  finding.evidence =
+      "Products of thin matrices, of rank " + std::to_string(largest.rank) +
+      " for example, make matrices as large as a weight (" +
+      InBrackets(largest.weight) +
+      "), which are added to weights that are not trained, " +
+      MeanCount(static_cast<double>(found.size()) /
+                    static_cast<double>(m.steps.steady.size()),
+                "time") +
+      " per step. The backward pass makes a gradient of the whole sum. This "
+      "takes " +
+      Milliseconds(all.ns * 1e-6) + " per step.";
+  finding.assumption =
+      "at best: thin products take as many operations less, and adding their "
+      "results nothing";
+  finding.fix_python =
+      "apply the adapter beside the layer: base(x) + scale * F.linear("
+      "F.linear(x, A), B) in place of F.linear(x, W + scale * B @ A); merge "
+      "them for inference only";
+  finding.fix_cpp =
+      "apply the adapter beside the layer: base(x) + scale * "
+      "torch::linear(torch::linear(x, A), B)";
+  finding.wrong_if =
+      "many more rows pass through the layer than it has inputs and outputs, "
+      "so that thin products take longer; or the sum is used elsewhere";
+  return FireBound(std::move(finding), all.saved_ns);
+}
+
+constexpr Rule kRules[] = {
+    {.id = "merged-adapter",
+     .question = "Is a low-rank adapter merged into its weight in each step?",
+     .needs = {Kind::kOp, Kind::kOpShapes},
+     .causes = {Cause::kCompute},
+     .check = &CheckMergedAdapter,
+     .reference = "Hu et al. 2021, LoRA: Low-Rank Adaptation of Large Language "
+                  "Models, section 4.1: https://arxiv.org/abs/2106.09685",
+     .detect =
+         "in two thirds of the steps, a product with a gradient makes a "
+         "matrix of two thin ones (with a quarter of the operations of "
+         "the layer or fewer), only elementwise ops take it, one of them "
+         "with another matrix of its sizes, and a layer takes a weight of "
+         "these sizes next; this takes 1 % of the step",
+     .avoid = "a gradient of the other matrix is kept, as of a weight that is "
+              "trained as well",
+     .fix_cpp = "base(x) + linear(linear(x, A), B)",
+     .fix_python = "base(x) + F.linear(F.linear(x, A), B)"}};
+
+}  // namespace
+}  // namespace adapters_rules
+
+extern const std::span<const Rule> kAdapters = adapters_rules::kRules;
+
+}  // namespace stepscope

@@ -1,0 +1,199 @@
+// Do networks of one shape, each with its own weights, run one after the other?
+// Source: PyTorch tutorials, "Model ensembling": torch.func.stack_module_state
+// and torch.vmap run all members at once.
+#include <algorithm>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "context/rule.h"
+#include "evidence/gradients/layer_calls.h"
+#include "evidence/program/merged_calls.h"
+#include "evidence/program/op_shapes.h"
+#include "ops/op_arguments.h"
+#include "ops/op_traits.h"
+#include "steps/forward_steps.h"
+#include "steps/steady_steps.h"
+#include "timeline/timeline.h"
+#include "words/quantities.h"
+
+namespace stepscope {
+namespace ensembles_rules {
+namespace {
+
+// Two are as well the two critics of an actor, or two heads. Our own choice.
+constexpr size_t kLeastMembers = 3;
+constexpr size_t kLeastLayers = 2;     // of a member
+constexpr size_t kLongestMember = 64;  // ops
+constexpr char kChange[] = "networks run at once";
+
+// Equal chains of ops behind each other, in one step.
+struct Ensemble {
+  size_t step = 0;
+  size_t members = 0, layers = 0;
+  std::vector<RowId> ops = {};  // of all members
+  Dims input = {}, output = {};
+  double code_ns = 0;  // the program's, between the ops
+};
+
+class Finder {
+ public:
+  explicit Finder(const AnalysisContext& context) : m_(context) {}
+
+  std::vector<Ensemble> Find() {
+    std::vector<Ensemble> found;
+    for (const ForwardStep& step : m_.forward) {
+      std::vector<RowId> ops;
+      for (RowId row : step.ops) {
+        if (!m_.tree.traits(row).bookkeeping) ops.push_back(row);
+      }
+      for (size_t i = 0; i < ops.size(); ++i) {
+        if (WeightArgument(m_.trace, ops[i]) == 0) continue;
+        std::optional<Ensemble> one = EnsembleAt(ops, i);
+        if (!one) continue;
+        i += one->ops.size() - 1;
+        one->step = step.step;
+        found.push_back(*std::move(one));
+      }
+    }
+    return found;
+  }
+
+ private:
+  bool Same(RowId a, RowId b) const {
+    const Op &one = m_.trace.ops()[a], &other = m_.trace.ops()[b];
+    return one.name == other.name && one.inputs == other.inputs &&
+           one.inputs != kNone;
+  }
+
+  // The longest row of equal chains from ops[first] on.
+  std::optional<Ensemble> EnsembleAt(std::span<const RowId> ops, size_t first) {
+    const size_t most =
+        std::min(kLongestMember, (ops.size() - first) / kLeastMembers);
+    for (size_t period = kLeastLayers; period <= most; ++period) {
+      if (!Same(ops[first], ops[first + period])) continue;
+      size_t end = first + period;
+      while (end < ops.size() && Same(ops[end - period], ops[end])) ++end;
+      const size_t members = (end - first) / period;
+      if (members < kLeastMembers) continue;
+      std::optional<Ensemble> one =
+          Members(ops.subspan(first, members * period), period);
+      if (one) return one;
+    }
+    return {};
+  }
+
+  // `chains` are equal chains of `period` ops. Nullopt if one may take what the
+  // one before it made, or if they share their weights.
+  std::optional<Ensemble> Members(std::span<const RowId> chains,
+                                  size_t period) {
+    const RowId first = chains.front();
+    const size_t weight = WeightArgument(m_.trace, first);
+    Ensemble one{.members = chains.size() / period,
+                 .ops = {chains.begin(), chains.end()},
+                 .input = DimsOf(m_.trace, first, weight - 1)};
+    const int64_t elements = ElementsIn(one.input);
+    for (RowId row : chains.first(period)) {
+      const std::optional<Dims> made = ResultDims(m_.trace, row);
+      if (made && ElementsIn(*made) == elements) return {};
+      if (WeightArgument(m_.trace, row) == 0) continue;
+      if (!made) return {};
+      ++one.layers;
+      one.output = *made;
+    }
+    if (one.layers < kLeastLayers) return {};
+    if (!gradients_) gradients_.emplace(m_);
+    std::vector<RowId> nodes;
+    for (size_t i = 0; i < chains.size(); i += period) {
+      const std::vector<RowId> of_layer = gradients_->NodesOf(chains[i]);
+      nodes.insert(nodes.end(), of_layer.begin(), of_layer.end());
+    }
+    if (nodes.empty()) return {};
+    const auto [low, high] = std::ranges::minmax(nodes);
+    const int64_t last_ns = m_.trace.ops()[chains.back()].end_ns;
+    const Dims& sizes = DimsOf(m_.trace, first, weight);
+    if (m_.trace.ops()[low].begin_ns < last_ns ||
+        gradients_->KeptAmong(low, high, sizes) < one.members - 1) {
+      return {};
+    }
+    for (size_t i = 1; i < chains.size(); ++i) {
+      const int64_t pause = m_.trace.ops()[chains[i]].begin_ns -
+                            m_.trace.ops()[chains[i - 1]].end_ns;
+      one.code_ns +=
+          static_cast<double>(std::clamp<int64_t>(pause, 0, kFrameworkGapNs));
+    }
+    return one;
+  }
+
+  const AnalysisContext& m_;
+  std::optional<LayerGradients> gradients_;  // made for the first chain
+};
+
+Verdict CheckNetworksOneByOne(const AnalysisContext& m) {
+  const std::vector<Ensemble> found = Finder(m).Find();
+  if (!RecursInMostSteps(m.steps, found)) return Clean();
+  MergedCalls merged(m);
+  for (const Ensemble& one : found) {
+    const auto count = static_cast<double>(one.members);
+    merged.AddCode(one.code_ns, count);
+    for (RowId row : one.ops) merged.Add(row, count);
+  }
+  const MergedCalls::Sum sum = merged.Total(kChange);
+  const Ensemble& largest = *std::ranges::max_element(
+      found, {}, [](const Ensemble& one) { return one.ops.size(); });
+  Finding finding = FindingAbout(m, largest.ops.front(), largest.ops.back(),
+                                 "the first to the last network");
+  finding.evidence =
+      Count(static_cast<int64_t>(largest.members), "network") +
+      " of one shape, with " +
+      Count(static_cast<int64_t>(largest.layers), "layer") +
+      " each that make " + InBrackets(largest.output) + " of " +
+      InBrackets(largest.input) +
+      ", run one after the other, each with weights of its own. With their "
+      "backward passes, this takes " +
+      Milliseconds(sum.ns * 1e-6) + " per step.";
+  finding.assumption =
+      "at best: batched products run at the best rate of such products, and "
+      "the code around the calls runs once";
+  finding.fix_python =
+      "stack the weights and run all networks at once: params, buffers = "
+      "torch.func.stack_module_state(models), and torch.vmap of "
+      "torch.func.functional_call; or torch.baddbmm with weights of [networks, "
+      "inputs, outputs]";
+  finding.fix_cpp =
+      "stack the weights and run all networks at once: torch::baddbmm with "
+      "weights of [networks, inputs, outputs]";
+  finding.wrong_if = "a network takes what the one before it made";
+  return FireBound(std::move(finding), sum.bound_ns);
+}
+
+constexpr Rule kRules[] = {
+    {.id = "networks-one-by-one",
+     .question = "Do networks of one shape, each with its own weights, run one "
+                 "after the other?",
+     .needs = {Kind::kOp, Kind::kOpShapes},
+     .causes = {Cause::kCompute, Cause::kDispatch, Cause::kHostCode},
+     .check = &CheckNetworksOneByOne,
+     .reference = "PyTorch tutorials, Model ensembling: "
+                  "https://docs.pytorch.org/tutorials/intermediate/"
+                  "ensembling.html",
+     .detect =
+         "in two thirds of the steps, three or more equal chains of ops with "
+         "two layers or more follow each other; no op in them makes a tensor "
+         "as large as what they take, so that none takes the result of "
+         "another; and the backward pass keeps a gradient of the first weight "
+         "for each",
+     .avoid = "the chains share their weights, are blocks of one deep network, "
+              "or each is trained before the next one runs",
+     .fix_cpp = "torch::baddbmm with stacked weights",
+     .fix_python = "torch.func.stack_module_state and torch.vmap"}};
+
+}  // namespace
+}  // namespace ensembles_rules
+
+extern const std::span<const Rule> kEnsembles = ensembles_rules::kRules;
+
+}  // namespace stepscope

@@ -1,0 +1,119 @@
+#include "analysis/rules/rule_testing.h"
+#include "support/compute_text.h"
+
+namespace stepscope::adapters_test {
+namespace {
+
+constexpr const char* kRule = "merged-adapter";
+constexpr const char* kWeight = "float[1536,768]";
+
+// A layer of 96 rows whose weight is the sum of a frozen one and an adapter.
+// Each op takes 1 ms, each node of one as well, and that of the layer 2 ms.
+struct How {
+  std::string rank = "4";
+  bool adds = true;       // the adapter to the weight
+  bool trains = false;    // the weight as well
+  std::string also = "";  // an op that takes the sum before the layer
+  bool has_layer = true;
+};
+
+class Steps {
+ public:
+  explicit Steps(const How& how) {
+    for (int step = 0; step < 4; ++step) Step(how);
+  }
+  Report Analyzed() const { return text_.Analyzed(); }
+
+ private:
+  void Op(const std::string& name, const std::string& inputs) {
+    text_.Op(name, "(" + inputs + ")", {}, 1000,
+             "sequence=" + std::to_string(sequence_++));
+  }
+  // A node with these products, one after the other.
+  void Node(int number, const std::vector<std::string>& products) {
+    const std::string fields =
+        "kind=backward sequence=" + std::to_string(number);
+    text_.Begin();
+    text_.Pass(1);
+    text_.Begin();
+    text_.Pass(1);
+    for (const std::string& inputs : products) {
+      text_.Op("aten::mm", "(" + inputs + ")", {}, 1000);
+    }
+    text_.End("XBackward0", "", 0, fields);
+    text_.End("autograd::engine::evaluate_function: XBackward0", "", 0, fields);
+  }
+  void Keep() {
+    text_.Begin();
+    text_.Pass(1);
+    text_.Begin();
+    text_.Pass(1);
+    text_.End("torch::autograd::AccumulateGrad",
+              "(" + std::string(kWeight) + ")");
+    text_.End(
+        "autograd::engine::evaluate_function: torch::autograd::AccumulateGrad",
+        "", 0, "kind=backward");
+  }
+  void Step(const How& how) {
+    const int first = sequence_;
+    const std::string weight = kWeight;
+    Op("aten::matmul",
+       "float[1536," + how.rank + "],float[" + how.rank + ",768]");
+    Op("aten::mul", weight);
+    Op("aten::add", how.adds ? weight + "," + weight : weight);
+    if (!how.also.empty()) Op(how.also, weight);
+    if (how.has_layer) {
+      Op("aten::linear", "float[16,6,768]," + weight + ",float[1536]");
+    }
+    for (int number = sequence_; number-- > first;) {
+      const bool layer = how.has_layer && number == sequence_ - 1;
+      Node(number,
+           layer ? std::vector<std::string>{"float[96,1536]," + weight,
+                                            "float[1536,96],float[96,768]"}
+                 : std::vector<std::string>{"float[8,8],float[8,8]"});
+      if (how.trains && number == first + 2) Keep();
+    }
+    text_.Begin();
+    text_.Op("aten::_fused_adamw_", "", {}, 4000);
+    text_.EndRange("Optimizer.step#AdamW.step", "optimizer");
+    text_.EndStep();
+  }
+
+  ComputeText text_;
+  int sequence_ = 0;
+};
+
+Report Of(const How& how) { return Steps(how).Analyzed(); }
+
+TEST(AdaptersTest, AnAdapterIsMergedIntoItsWeight) {
+  const Report report = Of({});
+  const Finding* finding = Find(report, kRule);
+  ASSERT_NE(finding, nullptr);
+  EXPECT_EQ(finding->gain_kind, GainKind::kBound);
+  // The product, the scale and the sum with their nodes, and the gradient of
+  // the weight, in whose place three thin products take 4 * 2304 / 1179648
+  // each.
+  EXPECT_NEAR(finding->gain.expected_ms, 6 + 1 - 3 * 4 * 2304.0 / 1179648,
+              0.05);
+  EXPECT_NE(finding->evidence.find("of rank 4"), std::string::npos)
+      << finding->evidence;
+}
+
+TEST(AdaptersTest, OtherCodeMayNeedTheSum) {
+  EXPECT_TRUE(IsClean(Of({.also = "aten::linalg_svd"}), kRule));
+  EXPECT_TRUE(IsClean(Of({.has_layer = false}), kRule));
+}
+
+// Then the layer is factorised, or its gradient is needed anyway.
+TEST(AdaptersTest, TheWeightMayNotBeFrozen) {
+  EXPECT_TRUE(IsClean(Of({.adds = false}), kRule));
+  EXPECT_TRUE(IsClean(Of({.trains = true}), kRule));
+}
+
+TEST(AdaptersTest, TheMatricesMayNotBeThin) {
+  EXPECT_FALSE(IsClean(Of({.rank = "128"}), kRule));
+  EXPECT_TRUE(IsClean(Of({.rank = "256"}), kRule));
+}
+
+}  // namespace
+}  // namespace stepscope::adapters_test

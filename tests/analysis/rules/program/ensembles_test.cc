@@ -1,0 +1,79 @@
+#include "analysis/rules/rule_testing.h"
+#include "support/engine_text.h"
+
+namespace stepscope::ensembles_test {
+namespace {
+
+constexpr const char* kRule = "networks-one-by-one";
+
+// Networks of two layers, from 24 to 96 and to `width`: each op and node takes
+// 500 us.
+struct How {
+  int networks = 8;
+  std::string width = "36";
+  bool shared = false;          // weights
+  bool inner_backward = false;  // behind each network
+};
+
+Report Of(const How& how) {
+  EngineText text;
+  int sequence = 0;
+  for (int step = 0; step < 4; ++step) {
+    const auto backward = [&](int network) {
+      const int number = sequence + 3 * network;
+      const bool added = how.shared && network + 1 < how.networks;
+      text.Node(number + 2, 500);
+      text.Node(number + 1, 500);
+      text.Node(number, 500, added ? "float[96,24]" : "");
+      if (!how.shared) text.Keep("float[96,24]");
+    };
+    for (int i = 0; i < how.networks; ++i) {
+      const int number = sequence + 3 * i;
+      text.Op("aten::linear", "(float[64,24],float[96,24],float[96])", 500,
+              number);
+      text.Op("aten::relu", "(float[64,96])", 500, number + 1);
+      text.Op(
+          "aten::linear",
+          "(float[64,96],float[" + how.width + ",96],float[" + how.width + "])",
+          500, number + 2);
+      if (how.inner_backward) backward(i);
+    }
+    if (!how.inner_backward) {
+      for (int i = how.networks; i-- > 0;) backward(i);
+    }
+    if (how.shared) text.Keep("float[96,24]");
+    text.Update();
+    sequence += 3 * how.networks;
+    text.EndStep();
+  }
+  return text.Analyzed();
+}
+
+TEST(EnsemblesTest, MembersRunOneByOne) {
+  const Report report = Of({});
+  const Finding* finding = Find(report, kRule);
+  ASSERT_NE(finding, nullptr);
+  EXPECT_EQ(finding->gain_kind, GainKind::kBound);
+  EXPECT_NE(
+      finding->evidence.find("8 networks of one shape, with 2 layers each "
+                             "that make [64, 36] of [64, 24]"),
+      std::string::npos)
+      << finding->evidence;
+  EXPECT_TRUE(IsClean(Of({.networks = 2}), kRule));
+  EXPECT_FALSE(IsClean(Of({.networks = 3}), kRule));
+}
+
+TEST(EnsemblesTest, BlocksOfOneNetworkNeedEachOther) {
+  EXPECT_TRUE(IsClean(Of({.width = "24"}), kRule));
+}
+
+TEST(EnsemblesTest, SharedWeightsAreNoEnsemble) {
+  EXPECT_TRUE(IsClean(Of({.shared = true}), kRule));
+}
+
+TEST(EnsemblesTest, EachMayBeTrainedBeforeTheNext) {
+  EXPECT_TRUE(IsClean(Of({.inner_backward = true}), kRule));
+}
+
+}  // namespace
+}  // namespace stepscope::ensembles_test
