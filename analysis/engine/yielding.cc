@@ -31,6 +31,7 @@ constexpr auto kYielding =
                              {"function-by-hand", "large-vocabulary-loss"},
                              {"h2d-pageable", "host-compute"},
                              {"host-sync", "host-compute"},
+                             {"input-layer-in-loop", "rnn-in-python"},
                              {"large-vocabulary-loss", "ignored-labels"},
                              {"launch-bound", "allocator-churn"},
                              {"launch-bound", "attention-by-hand"},
@@ -39,6 +40,8 @@ constexpr auto kYielding =
                              {"launch-bound", "host-compute"},
                              {"launch-bound", "host-copy-on-convert"},
                              {"launch-bound", "host-created-tensor"},
+                             {"launch-bound", "input-layer-in-loop"},
+                             {"launch-bound", "networks-one-by-one"},
                              {"launch-bound", "norms-one-by-one"},
                              {"launch-bound", "parameter-penalty"},
                              {"launch-bound", "pin-on-main-thread"},
@@ -51,6 +54,7 @@ constexpr auto kYielding =
                              {"launch-bound", "work-between-steps"},
                              {"layout-transpose", "unread-gradients"},
                              {"loader-bound", "loader-restarted"},
+                             {"networks-one-by-one", "attention-by-hand"},
                              {"product-order", "diagonal-product"},
                              {"python-between-ops", "broadcast-contraction"},
                              {"python-between-ops", "host-copy-on-convert"},
@@ -65,6 +69,8 @@ constexpr auto kYielding =
                              {"small-batch", "constant-rebuilt"},
                              {"small-batch", "dense-embedding-gradient"},
                              {"small-batch", "foreach-not-fused"},
+                             {"small-batch", "input-layer-in-loop"},
+                             {"small-batch", "networks-one-by-one"},
                              {"small-batch", "parameter-penalty"},
                              {"small-batch", "recompute-cost"},
                              {"small-batch", "recomputed-weights"},
@@ -82,7 +88,7 @@ constexpr auto kYielding =
                              {"unbatched-loop", "parameter-penalty"},
                              {"unbatched-loop", "repeated-backward"},
                              {"unbatched-loop", "rnn-in-python"},
-                             {"unbatched-loop", "work-between-steps", 0.5},
+                             {"unbatched-loop", "work-between-steps", 1},
                              {"unfused-pointwise", "allocator-churn"},
                              {"unfused-pointwise", "attention-by-hand"},
                              {"unfused-pointwise", "constant-rebuilt"},
@@ -91,10 +97,11 @@ constexpr auto kYielding =
                              {"unfused-pointwise", "large-vocabulary-loss"},
                              {"unfused-pointwise", "parameter-penalty"},
                              {"unfused-pointwise", "rnn-in-python"},
+                             {"unfused-pointwise", "unbatched-loop"},
                              {"unfused-pointwise", "work-between-steps"},
                              {"unread-gradients", "repeated-backward"},
                              {"work-between-steps", "host-compute"},
-                             {"work-between-steps", "unbatched-loop", 2}});
+                             {"work-between-steps", "unbatched-loop", 1}});
 
 // The findings that `general` yields to, largest first.
 std::vector<const SizedFinding*> OwnersOf(

@@ -25,11 +25,12 @@ struct DeviceMemoryUse {
   bool grew = false;      // the allocator reserved more during the recording
   RowId peak_op = kNone;  // the op that reached `allocated`, in ops()
 
-  // By which factor the batch could grow until 90 % of the memory is used; the
-  // rest is left for fragmentation. `held` does not grow with the batch.
-  // Negative if that is unknown.
+  // 90 % of the memory; the rest is left for fragmentation.
+  double usable() const { return 0.9 * total; }
+  // By which factor the batch could grow until that is used. `held` does not
+  // grow with the batch. Negative if that is unknown.
   double headroom() const {
-    return allocated > held ? (0.9 * total - held) / (allocated - held) : -1;
+    return allocated > held ? (usable() - held) / (allocated - held) : -1;
   }
 };
 

@@ -6,12 +6,11 @@
 #include <map>
 #include <set>
 #include <string>
-#include <unordered_map>
-#include <unordered_set>
 #include <vector>
 
 #include "context/noise.h"
 #include "context/rule.h"
+#include "device/convolution_calls.h"
 #include "evidence/kernel_evidence.h"
 #include "words/quantities.h"
 
@@ -21,9 +20,6 @@ namespace {
 
 constexpr double kShare = 0.20;     // of the compute time
 constexpr double kMostGain = 0.27;  // measured in "17 tips", number 6
-// One algorithm launches at most this many different kernels. A call that
-// launches more tries several algorithms.
-constexpr size_t kAlgorithms = 4;
 constexpr double kStepsPerSearch = 10;
 
 bool IsConvolution(const KernelUse& use) {
@@ -99,71 +95,6 @@ Verdict CheckBenchmarkOff(const AnalysisContext& m) {
                     .best_case = faster(kMostGain)});
 }
 
-// One call of a convolution and the kernels that it launched.
-struct Call {
-  RowId op = kNone;
-  std::set<NameId> kernels = {};
-};
-
-// For each op row: the convolution that it is or runs inside, else kNone. Empty
-// if the trace has no convolutions.
-std::vector<RowId> FindConvolutions(const Trace& trace) {
-  std::vector<int8_t> convolves(trace.name_count(), -1);
-  std::vector<RowId> found(trace.ops().size(), kNone);
-  bool any = false;
-  for (RowId row = 0; row < found.size(); ++row) {
-    const Op& op = trace.ops()[row];
-    int8_t& known = convolves[op.name];
-    if (known < 0) {
-      known = ClassOfOp(trace.name(op.name)) == KernelClass::kConvolution;
-    }
-    if (op.parent != kNone) found[row] = found[op.parent];
-    if (known) found[row] = row;
-    any |= known;
-  }
-  if (!any) found.clear();
-  return found;
-}
-
-std::vector<Call> FindCalls(const AnalysisContext& m,
-                            const std::vector<RowId>& convolutions) {
-  std::vector<int8_t> convolves(m.trace.name_count(), -1);
-  std::unordered_map<RowId, size_t> index;
-  std::vector<Call> calls;
-  for (const Kernel& kernel : m.trace.kernels()) {
-    if (kernel.op == kNone || convolutions[kernel.op] == kNone) continue;
-    int8_t& known = convolves[kernel.name];
-    if (known < 0) {
-      const KernelClass kind = TraitsOfKernel(m.trace.name(kernel.name)).kind;
-      known = kind == KernelClass::kConvolution || kind == KernelClass::kMatmul;
-    }
-    if (known == 0) continue;
-    const RowId op = convolutions[kernel.op];
-    const auto [known_call, added] = index.try_emplace(op, calls.size());
-    if (added) calls.push_back({.op = op});
-    calls[known_call->second].kernels.insert(kernel.name);
-  }
-  std::ranges::sort(calls, {}, &Call::op);
-  return calls;
-}
-
-// Convolutions that allocate memory or record events. A search needs workspace
-// for each candidate and times it with events; an ordinary call does neither.
-std::unordered_set<RowId> FindSearchingOps(
-    const Trace& trace, const std::vector<RowId>& convolutions) {
-  std::unordered_set<RowId> ops;
-  for (const RuntimeCall& call : trace.runtime_calls()) {
-    if (call.op == kNone || convolutions[call.op] == kNone) continue;
-    const std::string_view name = trace.name(call.name);
-    if (name.find("Malloc") != std::string_view::npos ||
-        name.find("Free") != std::string_view::npos ||
-        name.find("Event") != std::string_view::npos) {
-      ops.insert(convolutions[call.op]);
-    }
-  }
-  return ops;
-}
-
 // In warm-up steps a search is as it should be.
 bool InCountedStep(const AnalysisContext& m, int64_t time) {
   return std::ranges::any_of(m.steps.windows, [&](const StepWindow& step) {
@@ -173,45 +104,37 @@ bool InCountedStep(const AnalysisContext& m, int64_t time) {
 }
 
 Verdict CheckConvRetuning(const AnalysisContext& m) {
-  const std::vector<RowId> convolutions = FindConvolutions(m.trace);
-  if (convolutions.empty()) return Clean();
-  const std::vector<Call> calls = FindCalls(m, convolutions);
-  if (calls.empty()) return Clean();
-  const std::unordered_set<RowId> searching =
-      FindSearchingOps(m.trace, convolutions);
+  const ConvolutionCalls calls(m.trace);
+  if (calls.all().empty()) return Clean();
   std::set<std::pair<NameId, RowId>> seen;
-  std::vector<double> lengths;
-  std::vector<RowId> searches;
+  std::vector<ConvolutionCall> searches;
   bool shapes = false;
-  for (const Call& call : calls) {
+  for (const ConvolutionCall& call : calls.all()) {
     const Op& op = m.trace.ops()[call.op];
-    lengths.push_back(static_cast<double>(op.end_ns - op.begin_ns));
     // A size that occurs again needs no search. Without shapes, every call may
     // be of a new size.
     const bool fresh =
         seen.emplace(op.name, op.inputs).second || op.inputs == kNone;
     shapes |= op.inputs != kNone;
-    if (fresh && call.kernels.size() > kAlgorithms &&
-        searching.count(call.op) && InCountedStep(m, op.begin_ns)) {
-      searches.push_back(call.op);
+    if (fresh && call.searches && InCountedStep(m, op.begin_ns)) {
+      searches.push_back(call);
     }
   }
   const double windows = static_cast<double>(m.steps.windows.size());
   if (searches.empty() || kStepsPerSearch * searches.size() < windows) {
     return Clean();
   }
-  const double usual = Median(std::move(lengths));
   Finding finding;
   finding.confidence = shapes ? Confidence::kStrong : Confidence::kHint;
-  // A search costs what its call takes longer than a usual one.
+  // A search costs what its call takes longer than the kernel that it chooses.
   double excess = 0;
-  for (RowId row : searches) {
-    const Op& op = m.trace.ops()[row];
-    const double ns = static_cast<double>(op.end_ns - op.begin_ns);
-    excess += std::max(0.0, ns - usual) / windows;
+  for (const ConvolutionCall& call : searches) {
+    const Op& op = m.trace.ops()[call.op];
+    const int64_t ns = op.end_ns - op.begin_ns - call.fastest_ns;
+    excess += std::max(0.0, static_cast<double>(ns)) / windows;
     if (finding.examples.size() < 3) {
       finding.examples.push_back(
-          {-1, op.begin_ns, op.end_ns, OpWithShapes(m.trace, row)});
+          {-1, op.begin_ns, op.end_ns, OpWithShapes(m.trace, call.op)});
     }
   }
   if (excess * 1e-6 < MinReportableGainMs(m)) return Clean();

@@ -13,6 +13,8 @@
 #include "device/collectives.h"
 #include "evidence/collective_evidence.h"
 #include "evidence/gradient_passes.h"
+#include "ops/op_arguments.h"
+#include "steps/steady_steps.h"
 #include "words/quantities.h"
 
 namespace stepscope {
@@ -31,6 +33,10 @@ constexpr double kWorthLinks = 0.05;
 // Less than this share of the exposed time is moving bytes: the rest is
 // waiting.
 constexpr double kMostMoving = 0.5;
+
+// From 16 samples on, the statistics of a rank alone do as well (Wu and He
+// 2018, Group Normalization, section 4.1).
+constexpr int64_t kSamplesForNorm = 16;
 
 bool AnyCollective(const Collective&) { return true; }
 
@@ -283,6 +289,51 @@ Alternative RanksInTime(const AnalysisContext& m, double exposed) {
   return in_time;
 }
 
+// Layers of SyncBatchNorm, each of which waits for the other ranks in the
+// forward pass and again in the backward pass.
+struct SynchronisedNorms {
+  double layers = 0;    // per step
+  int64_t samples = 0;  // of this rank, fewest
+};
+
+SynchronisedNorms FindSynchronisedNorms(const AnalysisContext& m) {
+  SynchronisedNorms norms;
+  if (m.steps.thread == kNone) return norms;
+  for (RowId row : m.tree.of_thread(m.steps.thread)) {
+    const Op& op = m.trace.ops()[row];
+    if (m.trace.name(op.name) != "aten::batch_norm_stats" ||
+        !InSteadyStep(m.steps, op.begin_ns)) {
+      continue;
+    }
+    const TensorShape input = TensorArgument(m.trace, row, 0);
+    const int64_t samples = input.dims.empty() ? 0 : input.dims.front();
+    norms.samples =
+        norms.layers > 0 ? std::min(norms.samples, samples) : samples;
+    norms.layers += 1 / static_cast<double>(m.steps.steady.size());
+  }
+  return norms;
+}
+
+// Says so, and what does without them where the rank's own samples suffice.
+void TellSynchronisedNorms(const AnalysisContext& m, Finding& finding) {
+  const SynchronisedNorms norms = FindSynchronisedNorms(m);
+  if (norms.layers <= 0) return;
+  finding.evidence +=
+      " " + MeanCount(norms.layers, "layer") + " of SyncBatchNorm per step " +
+      (std::llround(norms.layers) == 1 ? "waits" : "wait") +
+      " for the other ranks twice, in the forward and in the backward pass" +
+      (norms.samples > 0
+           ? ", with " + Count(norms.samples, "sample") + " on each."
+           : ".");
+  if (norms.samples < kSamplesForNorm) return;
+  finding.fix_python = "BatchNorm in place of SyncBatchNorm: statistics of " +
+                       Count(norms.samples, "sample") +
+                       " need no other rank. Else: " + finding.fix_python;
+  finding.fix_cpp = "BatchNorm with the rank's own statistics, of " +
+                    Count(norms.samples, "sample") +
+                    ". Else: " + finding.fix_cpp;
+}
+
 Verdict CheckExposed(const AnalysisContext& m) {
   if (m.trace.run().world_size == 1) return Clean();
   if (m.collectives.empty()) return AnswerWithoutCollectives(m);
@@ -316,6 +367,7 @@ Verdict CheckExposed(const AnalysisContext& m) {
   finding.assumption = advice.assumption;
   finding.fix_cpp = advice.cpp;
   finding.fix_python = advice.python;
+  TellSynchronisedNorms(m, finding);
   finding.wrong_if =
       "the other ranks arrive late, so that this rank waits for them; the fix "
       "then is to balance the ranks";

@@ -32,7 +32,8 @@ constexpr double kUsualWaitNs = 100'000;  // at least, for that comparison
 constexpr double kRestartShare = 0.01;    // of the step
 constexpr int64_t kForkNs = 2'000'000;    // forking a worker takes longer
 constexpr double kPauseNs = 20'000'000;   // and so long for several of them
-constexpr int64_t kLeastBursts = 3;       // two waits show no habit
+constexpr int64_t kLeastBursts = 3;       // two waits show no habit,
+constexpr double kMostOfTheTime = 0.5;    // unless most of the time goes there
 constexpr double kMostSteps = 2.0 / 3;    // as in sync-data-loading
 constexpr double kCoresFull = 0.9;
 constexpr double kWorkersIdle = 0.5;
@@ -408,8 +409,10 @@ Bursts FindBursts(const StepWaits& waits) {
 // number of workers known or not. A batch that the training thread makes itself
 // takes time in every step.
 bool InBursts(const AnalysisContext& m, const Bursts& bursts) {
-  return bursts.lost_ns >= kWaitShare * m.stats.all_mean_ms * 1e6 &&
-         bursts.count >= kLeastBursts &&
+  const double all_ns = m.stats.all_mean_ms * 1e6;
+  return bursts.lost_ns >= kWaitShare * all_ns &&
+         (bursts.count >= kLeastBursts ||
+          (bursts.count == 2 && bursts.lost_ns >= kMostOfTheTime * all_ns)) &&
          m.ShareOfStepsWith(Cause::kData, 0.01 * m.step_ns()) < kMostSteps;
 }
 
@@ -435,7 +438,9 @@ Verdict FireBursts(const AnalysisContext& m, const Loading& loading,
       Milliseconds(m.stats.all_mean_ms) + " step on average (" +
       Percent(bursts.lost_ns / (m.stats.all_mean_ms * 1e6)) +
       "). So the batches are made elsewhere, but in bursts and too slowly.";
-  if (CoresUnknown(m)) finding.confidence = Confidence::kHint;
+  if (CoresUnknown(m) || bursts.count < kLeastBursts) {
+    finding.confidence = Confidence::kHint;
+  }
   finding.assumption = AtBest(m);
   const Wording fix = LoaderFix(m, {.workers = std::max(workers, 1) + 1});
   finding.fix_cpp = (workers > 0 ? fix.fix_cpp : "more workers") +

@@ -9,6 +9,7 @@
 #include <string>
 
 #include "context/rule.h"
+#include "device/convolution_calls.h"
 #include "evidence/kernel_evidence.h"
 #include "words/quantities.h"
 
@@ -119,16 +120,26 @@ Verdict CheckTensorCoresIdle(const AnalysisContext& m) {
   if (!DeviceKnown(kernels)) return Skip(kUnknownDevice);
   if (!HasTensorCores(kernels.device)) return Clean();
 
-  const double fp32 = kernels.NsPerStep(IsFp32Simt);
-  const double half = kernels.NsPerStep(Is16BitSimt);
+  double fp32 = kernels.NsPerStep(IsFp32Simt);
+  double half = kernels.NsPerStep(Is16BitSimt);
   const double tf32 = kernels.NsPerStep(IsTf32);
   const double limit = kShare * kernels.compute_ns;
+  if (std::max(fp32 + half, tf32) < limit) return Clean();
+  // What cuDNN only tries is none of the program's.
+  const ConvolutionCalls convolutions(m.trace);
+  const auto tried = [&](const KernelUse& use) {
+    return convolutions.Searches(m.trace.kernels()[use.kernel].op);
+  };
+  fp32 -= kernels.NsPerStep(
+      [&](const KernelUse& use) { return IsFp32Simt(use) && tried(use); });
+  half -= kernels.NsPerStep(
+      [&](const KernelUse& use) { return Is16BitSimt(use) && tried(use); });
   if (std::max(fp32 + half, tf32) < limit) return Clean();
   const bool simt = fp32 + half >= limit;
   const bool only_half = simt && half > fp32;
   const KernelFilter wanted = [&](const KernelUse& use) {
-    return (simt && Is16BitSimt(use)) ||
-           (!only_half && (IsFp32Simt(use) || IsTf32(use)));
+    return !tried(use) && ((simt && Is16BitSimt(use)) ||
+                           (!only_half && (IsFp32Simt(use) || IsTf32(use))));
   };
   // What was measured decides, not what the names look like. TF32 runs on
   // Tensor Cores, too.

@@ -57,6 +57,29 @@ TEST(ExposedCollectiveTest, CannotTellMovingFromWaitingWithoutSizes) {
             std::string::npos);
 }
 
+// Statistics of 16 samples and more need no other rank.
+TEST(ExposedCollectiveTest, NamesLayersOfSyncBatchNorm) {
+  const auto with = [](const std::string& samples) {
+    std::string text = ToRows(WithExposed(8'000));
+    for (int step = 0; step < 3; ++step) {
+      const std::string at = std::to_string(step * 100'000'000 + 2'000'000);
+      text += "op " + at + ".." + at + " thread=0 inputs=(float[" + samples +
+              ",64,8,8]) aten::batch_norm_stats\n";
+    }
+    return Analyze(TraceFromText(text));
+  };
+  const Report large = with("64");
+  const Finding* finding = Find(large, "exposed-collective");
+  ASSERT_NE(finding, nullptr);
+  EXPECT_NE(finding->evidence.find("1 layer of SyncBatchNorm per step waits"),
+            std::string::npos)
+      << finding->evidence;
+  EXPECT_TRUE(finding->fix_python.starts_with("BatchNorm in place of"));
+  const Report small = with("8");
+  EXPECT_FALSE(
+      Find(small, "exposed-collective")->fix_python.starts_with("BatchNorm"));
+}
+
 TEST(ExposedCollectiveTest, CannotLookAtAJobWhoseCollectivesAreMissing) {
   EXPECT_NE(WhyBlind(Of({.buckets = {}}), "exposed-collective"), "");
 }

@@ -69,14 +69,14 @@ TEST(CudnnBenchmarkTest, CannotLookAtAFileWithoutSettings) {
 // Steps of convolutions; those of `searched` launch `kernels` algorithms and
 // time them.
 Report Searching(const std::vector<int>& searched, int kernels = 6,
-                 bool times = true) {
+                 bool times = true, const std::string& tried = kConv) {
   ComputeText text;
   for (int i = 0; i < 5; ++i) {
     const bool search = std::ranges::count(searched, i) > 0;
     text.Begin();
     for (int k = 0; k < (search ? kernels : 1); ++k) {
       if (search && times) text.Call("cudaEventRecord", 200);
-      text.Launch({kConv + std::to_string(k), 300});
+      text.Launch({tried + std::to_string(k), 300});
     }
     text.End("aten::cudnn_convolution", Input(search ? 60 + i : 56), 10);
     for (int k = 0; k < 20; ++k) {
@@ -110,6 +110,20 @@ TEST(ConvRetuningTest, FourKernelsAreNoSearch) {
 
 TEST(ConvRetuningTest, ManyKernelsThatAreNotTimedAreNoSearch) {
   EXPECT_TRUE(IsClean(Searching({1, 3}, 6, false), "conv-retuning"));
+}
+
+// Some of them use no Tensor Cores; cuDNN will not choose these.
+TEST(ConvRetuningTest, WhatIsTriedIsNotWhatTheProgramRuns) {
+  const auto blames = [](bool times) {
+    const Report report =
+        Searching({0, 1, 2, 3, 4}, 24, times,
+                  "volta_fp16_scudnn_winograd_fp16_fp32_128x128_");
+    const Finding* finding = Find(report, "tensor-cores-idle");
+    return finding != nullptr &&
+           finding->evidence.find("without Tensor Cores") != std::string::npos;
+  };
+  EXPECT_FALSE(blames(true));
+  EXPECT_TRUE(blames(false));
 }
 
 }  // namespace

@@ -1,0 +1,90 @@
+#include "device/convolution_calls.h"
+
+#include <stepscope/op_cost.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <map>
+#include <set>
+#include <string_view>
+#include <unordered_set>
+
+#include "ops/contains.h"
+
+namespace stepscope {
+namespace {
+
+// One algorithm launches at most this many different kernels.
+constexpr size_t kKernelsOfOne = 4;
+
+// For each op row: the convolution that it is or runs inside, else kNone. Empty
+// if the trace has no convolutions.
+std::vector<RowId> FindConvolutions(const Trace& trace) {
+  std::vector<int8_t> convolves(trace.name_count(), -1);
+  std::vector<RowId> found(trace.ops().size(), kNone);
+  bool any = false;
+  for (RowId row = 0; row < found.size(); ++row) {
+    const Op& op = trace.ops()[row];
+    int8_t& known = convolves[op.name];
+    if (known < 0) {
+      known = ClassOfOp(trace.name(op.name)) == KernelClass::kConvolution;
+    }
+    if (op.parent != kNone) found[row] = found[op.parent];
+    if (known) found[row] = row;
+    any |= known;
+  }
+  if (!any) found.clear();
+  return found;
+}
+
+}  // namespace
+
+ConvolutionCalls::ConvolutionCalls(const Trace& trace)
+    : around_(FindConvolutions(trace)) {
+  if (around_.empty()) return;
+  std::vector<int8_t> multiplies(trace.name_count(), -1);
+  struct Launched {
+    std::set<NameId> kernels = {};
+    int64_t fastest_ns = std::numeric_limits<int64_t>::max();
+  };
+  std::map<RowId, Launched> by_call;
+  for (const Kernel& kernel : trace.kernels()) {
+    if (kernel.op == kNone || around_[kernel.op] == kNone) continue;
+    int8_t& known = multiplies[kernel.name];
+    if (known < 0) {
+      const KernelClass kind = TraitsOfKernel(trace.name(kernel.name)).kind;
+      known = kind == KernelClass::kConvolution || kind == KernelClass::kMatmul;
+    }
+    if (known == 0) continue;
+    Launched& launched = by_call[around_[kernel.op]];
+    launched.kernels.insert(kernel.name);
+    launched.fastest_ns =
+        std::min(launched.fastest_ns, kernel.end_ns - kernel.begin_ns);
+  }
+  std::unordered_set<RowId> prepares;
+  for (const RuntimeCall& call : trace.runtime_calls()) {
+    if (call.op == kNone || around_[call.op] == kNone) continue;
+    const std::string_view name = trace.name(call.name);
+    if (Contains(name, "Malloc") || Contains(name, "Free") ||
+        Contains(name, "Event")) {
+      prepares.insert(around_[call.op]);
+    }
+  }
+  for (const auto& [op, launched] : by_call) {
+    calls_.push_back({.op = op,
+                      .searches = launched.kernels.size() > kKernelsOfOne &&
+                                  prepares.contains(op),
+                      .fastest_ns = launched.fastest_ns});
+  }
+}
+
+bool ConvolutionCalls::Searches(RowId op) const {
+  if (op == kNone || around_.empty() || around_[op] == kNone) return false;
+  const auto call =
+      std::ranges::lower_bound(calls_, around_[op], {}, &ConvolutionCall::op);
+  return call != calls_.end() && call->op == around_[op] && call->searches;
+}
+
+}  // namespace stepscope

@@ -1,0 +1,35 @@
+// ConvolutionCalls: the calls of convolutions, and those in which cuDNN
+// searches for the fastest algorithm.
+#pragma once
+
+#include <stepscope/trace.h>
+
+#include <cstdint>
+#include <vector>
+
+namespace stepscope {
+
+struct ConvolutionCall {
+  RowId op = kNone;  // the innermost op that is a convolution
+  // It launches more different kernels than one algorithm has, and allocates
+  // memory or records events: a search needs workspace for each candidate and
+  // times it with events.
+  bool searches = false;
+  int64_t fastest_ns = 0;  // the shortest of its products and convolutions
+};
+
+class ConvolutionCalls {
+ public:
+  explicit ConvolutionCalls(const Trace& trace);
+
+  // Those that launch products or convolutions, in time order.
+  const std::vector<ConvolutionCall>& all() const { return calls_; }
+  // True if `op`, or kNone, is a convolution that searches or runs inside one.
+  bool Searches(RowId op) const;
+
+ private:
+  std::vector<RowId> around_;  // for each op, the convolution; or empty
+  std::vector<ConvolutionCall> calls_;
+};
+
+}  // namespace stepscope

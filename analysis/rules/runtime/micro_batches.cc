@@ -1,0 +1,182 @@
+// Are gradients accumulated over micro-batches that would fit as one?
+// Source: Hugging Face Transformers, "Methods and tools for efficient training
+// on a single GPU": accumulate gradients only where the batch does not fit,
+// because each micro-batch adds to all gradients and reads all weights again.
+#include <stepscope/device_peaks.h>
+#include <stepscope/op_cost.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <map>
+#include <set>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "context/rule.h"
+#include "evidence/device_memory_use.h"
+#include "evidence/kernel_evidence.h"
+#include "evidence/program/graph_walks.h"
+#include "evidence/program/op_shapes.h"
+#include "ops/backward_nodes.h"
+#include "ops/contains.h"
+#include "ops/op_arguments.h"
+#include "words/quantities.h"
+
+namespace stepscope {
+namespace micro_batches_rules {
+namespace {
+
+// Accumulation that fits only half as often is worth little.
+constexpr double kLeastMerged = 2;
+
+// How gradients are accumulated in the steady steps.
+struct Accumulation {
+  double passes = 1;  // per step: backward passes, of which all but one add
+  std::set<Dims> parameters = {};
+};
+
+Accumulation FindAccumulation(const AnalysisContext& m) {
+  Accumulation found;
+  size_t kept = 0, adding = 0;
+  for (const GraphWalk& pass : FindGraphWalks(m)) {
+    for (const WalkedNode& node : pass.nodes) {
+      for (const KeptGradient& one : node.kept) {
+        ++kept;
+        adding += one.adds;
+        found.parameters.insert(one.gradient);
+      }
+    }
+  }
+  // Where all of them add, they add to zeros that fill the gradients.
+  const size_t first = kept - adding;
+  if (first < m.steps.steady.size()) return found;
+  found.passes =
+      std::floor(static_cast<double>(kept) / static_cast<double>(first));
+  return found;
+}
+
+// What merging `merged` micro-batches saves of kernels, per step. Each part at
+// best.
+struct Saved {
+  double adding_ns = 0;    // gradients to earlier ones: none are left
+  double weights_ns = 0;   // casts and gradients as large as a weight: one is
+                           // left of each
+  double products_ns = 0;  // products that wait for their weights
+  double ns() const { return adding_ns + weights_ns + products_ns; }
+};
+
+// The larger of a product's three matrices, which is the weight or its gradient
+// where a micro-batch has few rows; in bytes.
+double LargestMatrix(const MatmulShape& sizes, double bytes) {
+  const auto area = [](int64_t a, int64_t b) {
+    return static_cast<double>(a) * static_cast<double>(b);
+  };
+  const double all =
+      area(sizes.m, sizes.k) + area(sizes.k, sizes.n) + area(sizes.m, sizes.n);
+  const double largest = std::max(
+      {area(sizes.m, sizes.k), area(sizes.k, sizes.n), area(sizes.m, sizes.n)});
+  return all > 0 ? bytes * largest / all : 0;
+}
+
+Saved SavedBy(const AnalysisContext& m, const Accumulation& now,
+              double merged) {
+  const Roofline roofline(m.kernels);
+  Saved saved;
+  for (const KernelUse& use : m.kernels.uses) {
+    if (use.in_optimizer) continue;
+    const RowId op = m.trace.kernels()[use.kernel].op;
+    if (op == kNone) continue;
+    const std::string_view name = PlainNameOf(m.trace, op);
+    if (AddsToGradient(m.trace, op)) {
+      saved.adding_ns += use.ns;
+    } else if (IsAnyOf(name, {"copy", "_to_copy", "to"})
+                   ? now.parameters.contains(DimsOf(m.trace, op, 0))
+                   : Contains(name, "embedding_dense_backward") ||
+                         m.trace.name(m.trace.kernels()[use.kernel].name)
+                             .starts_with("triton_poi_fused__to_copy_")) {
+      saved.weights_ns += use.ns * (1 - 1 / merged);
+    } else if (use.multiplies && use.serves == KernelClass::kMatmul &&
+               use.flops > 0 && use.bytes > 0) {
+      const MatmulShape sizes = CostOf(m.trace, use.op).matmul;
+      const double fixed = LargestMatrix(sizes, use.bytes);
+      const double left = roofline.Ns(use.precision, use.flops,
+                                      use.bytes - fixed + fixed / merged);
+      if (left > 0) saved.products_ns += std::max(0.0, use.ns - left);
+    }
+  }
+  const double steps = std::max(m.kernels.steps, 1.0);
+  // The first micro-batch of each step adds nothing.
+  saved.adding_ns *= (1 - 1 / merged) / (1 - 1 / now.passes) / steps;
+  saved.weights_ns /= steps;
+  saved.products_ns /= steps;
+  return saved;
+}
+
+Verdict CheckSmallMicroBatches(const AnalysisContext& m) {
+  if (!m.ledger || m.kernels.uses.empty()) return Clean();
+  const Accumulation now = FindAccumulation(m);
+  if (now.passes < kLeastMerged) return Clean();
+  const DeviceMemoryUse memory = MeasureDeviceMemory(m);
+  const double headroom = memory.total > 0 ? memory.headroom() : -1;
+  if (headroom >= 0 && headroom < kLeastMerged) return Clean();
+  const double merged =
+      headroom >= 0 ? std::min(now.passes, std::floor(headroom)) : now.passes;
+  const Saved saved = SavedBy(m, now, merged);
+  Finding finding;
+  finding.confidence = headroom >= 0 ? Confidence::kStrong : Confidence::kHint;
+  finding.evidence =
+      "Gradients are accumulated over " +
+      Count(static_cast<int64_t>(now.passes), "micro-batch", "micro-batches") +
+      " per step" +
+      (headroom >= 0 ? ", although the memory would hold " + Factor(headroom) +
+                           " the activations of one"
+                     : "; whether memory is free was not recorded") +
+      ". Each of them adds to all gradients, which takes " +
+      Milliseconds(saved.adding_ns * 1e-6) +
+      " per step, makes casts or gradients as large as a weight (" +
+      Milliseconds(saved.weights_ns * 1e-6) +
+      " can be saved), and reads the weights for products (" +
+      Milliseconds(saved.products_ns * 1e-6) + ").";
+  finding.assumption =
+      "at best: weights are read and added to once per step, and products "
+      "reach the rate of good kernels";
+  finding.fix_python = finding.fix_cpp =
+      "make the micro-batch " + Times(merged) +
+      " as large and accumulate as many times less often: the gradients are "
+      "the same" +
+      std::string(merged < now.passes ? "" : ", and no accumulation is left");
+  finding.wrong_if =
+      "batch normalisation sees the larger batch; or longer samples than the "
+      "recorded ones need the memory";
+  return FireBound(std::move(finding), saved.ns());
+}
+
+constexpr Rule kRules[] = {
+    {.id = "small-micro-batches",
+     .question = "Are gradients accumulated over micro-batches that would fit "
+                 "as one?",
+     .runs = Runs::kGpuOnly,
+     .needs = {Kind::kKernel, Kind::kOp},
+     .causes = {Cause::kCompute, Cause::kDispatch},
+     .check = &CheckSmallMicroBatches,
+     .reference = "Hugging Face Transformers, GPU training: gradient "
+                  "accumulation: https://huggingface.co/docs/transformers/"
+                  "perf_train_gpu_one",
+     .detect =
+         "in each step, a backward pass or more adds to gradients that are "
+         "kept, and memory was recorded with room for twice the activations "
+         "(a hint where it was not recorded); what this adds to gradients, "
+         "casts of weights and memory-bound products takes 1 % of the step",
+     .avoid = "there is no room for a micro-batch twice as large",
+     .fix_cpp = "larger micro-batches, accumulated less often",
+     .fix_python = "larger micro-batches, accumulated less often"}};
+
+}  // namespace
+}  // namespace micro_batches_rules
+
+extern const std::span<const Rule> kMicroBatches = micro_batches_rules::kRules;
+
+}  // namespace stepscope

@@ -1,0 +1,111 @@
+#include "analysis/rules/rule_testing.h"
+#include "support/compute_text.h"
+
+namespace stepscope::micro_batches_test {
+namespace {
+
+constexpr const char* kRule = "small-micro-batches";
+constexpr const char* kWeight = "c10::BFloat16[4096,4096]";
+
+// Four micro-batches per step. For each, a product of 512 rows takes 100 us, as
+// long as reading its weight, a cast of the weight 60 us, and adding its
+// gradient to the earlier one 80 us.
+struct How {
+  int passes = 4;
+  int64_t activations_gb = 2;  // of a micro-batch; 0: not recorded
+};
+
+class Steps {
+ public:
+  explicit Steps(const How& how) : how_(how) {
+    for (int step = 0; step < 4; ++step) {
+      for (int pass = 0; pass < how.passes; ++pass) Pass(pass > 0);
+      Memory(20);
+      text_.Begin();
+      text_.Op("aten::_fused_adamw_", "", {{"multi_tensor_apply_kernel", 200}});
+      text_.EndRange("Optimizer.step#AdamW.step", "optimizer");
+      text_.EndStep();
+    }
+  }
+  Report Analyzed() const { return text_.Analyzed(); }
+
+ private:
+  void Pass(bool adds) {
+    Memory(20);
+    const std::string weight = kWeight;
+    text_.Op("aten::copy_", "(" + weight + ",float[4096,4096])",
+             {{"copy", 60}});
+    text_.Op("aten::mm", "(c10::BFloat16[512,4096]," + weight + ")",
+             {{"ampere_bf16_s16816gemm_bf16_128x128", 100}}, 10,
+             "sequence=" + std::to_string(sequence_));
+    Memory(20 + how_.activations_gb);
+    text_.Begin();
+    text_.Pass(1);
+    text_.Begin();
+    text_.Pass(1);
+    text_.Op("aten::mm", "(c10::BFloat16[4096,512],c10::BFloat16[512,4096])",
+             {{"ampere_bf16_s16816gemm_bf16_128x128", 100}});
+    const std::string fields =
+        "kind=backward sequence=" + std::to_string(sequence_++);
+    text_.End("MmBackward0", "", 0, fields);
+    text_.End("autograd::engine::evaluate_function: MmBackward0", "", 0,
+              fields);
+    text_.Begin();
+    text_.Pass(1);
+    text_.Begin();
+    text_.Pass(1);
+    if (adds) {
+      text_.Op(
+          "aten::add_", "(float[4096,4096],float[4096,4096])",
+          {{"void at::native::vectorized_elementwise_kernel<4, add>", 80}});
+    }
+    text_.End("torch::autograd::AccumulateGrad", "(float[4096,4096])");
+    text_.End(
+        "autograd::engine::evaluate_function: torch::autograd::AccumulateGrad",
+        "", 0, "kind=backward");
+  }
+  void Memory(int64_t gb) {
+    if (how_.activations_gb == 0) return;
+    text_.Line("allocation " + std::to_string(text_.now_ns()) +
+               " thread=0 device=0 device_type=1 bytes=1024 address=64 "
+               "total_allocated_bytes=" +
+               std::to_string(gb * 1'000'000'000));
+  }
+
+  How how_;
+  ComputeText text_;
+  int sequence_ = 0;
+};
+
+Report Of(const How& how) { return Steps(how).Analyzed(); }
+
+TEST(MicroBatchesTest, FreeMemoryNeedsNoAccumulation) {
+  const Report report = Of({});
+  const Finding* finding = Find(report, kRule);
+  ASSERT_NE(finding, nullptr);
+  EXPECT_EQ(finding->gain_kind, GainKind::kBound);
+  // All three sums, and three of four casts; the products gain something.
+  EXPECT_GE(finding->gain.expected_ms, 3 * 0.08 + 3 * 0.06);
+  EXPECT_NE(finding->evidence.find("over 4 micro-batches per step"),
+            std::string::npos)
+      << finding->evidence;
+  EXPECT_NE(finding->fix_python.find("no accumulation is left"),
+            std::string::npos);
+}
+
+TEST(MicroBatchesTest, MemoryMayBeNeeded) {
+  EXPECT_TRUE(IsClean(Of({.activations_gb = 40}), kRule));
+  // For two of four.
+  const Report report = Of({.activations_gb = 25});
+  EXPECT_EQ(Find(report, kRule)->fix_python.find("no accumulation is left"),
+            std::string::npos);
+  EXPECT_EQ(Find(Of({.activations_gb = 0}), kRule)->confidence,
+            Confidence::kHint);
+}
+
+TEST(MicroBatchesTest, OnePassAddsNothing) {
+  EXPECT_TRUE(IsClean(Of({.passes = 1}), kRule));
+}
+
+}  // namespace
+}  // namespace stepscope::micro_batches_test
