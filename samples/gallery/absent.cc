@@ -75,7 +75,6 @@ std::vector<Absent> AbsentRules() {
       {"sorted-index-gradient", "needs a GPU, and a graph"},
       {"sparse-kept-dense", kPython},
       {"straggler-rank", kRanks},
-      {"tiny-products", kPython},
       {"uneven-lengths", "depends on the data"},
       {"unread-gradients", kPython},
       {"weighted-draw", kPython},

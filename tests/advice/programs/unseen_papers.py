@@ -150,7 +150,7 @@ class Lora(nn.Module):
         return F.linear(x, self.base.weight + 2 * self.up @ self.down, self.base.bias)
 
 
-@program("LoRA fine-tuning of an MLP classifier", "held", expect=("product-order",))
+@program("LoRA fine-tuning of an MLP classifier", "held", expect=("merged-adapter",))
 def paper_lora(fixed):
     """The adapter forms the dense weight W + BA in each forward, so that autograd computes the gradient of the whole dense
     matrix, as if W were trained. Fix: apply x A B as two thin products next to the frozen layer."""
@@ -194,7 +194,7 @@ def paper_splatting(fixed):
         yield side * side
 
 
-@program("SimCLR on feature maps", "held", expect=("boolean-mask-picks-negatives-and-scatters-their-gradient-back",))
+@program("SimCLR on feature maps", "held", expect=("boolean-mask",))
 def paper_contrastive(fixed):
     """The self-similarities are removed by boolean indexing of the large similarity matrix, whose backward puts every element
     back by index. Fix: masked_fill the diagonal with -inf and take the cross entropy of the positives' columns."""
@@ -252,7 +252,7 @@ class WorldModel(nn.Module):
         return F.mse_loss(made, frames) + 0.1 * divergence / len(frames)
 
 
-@program("world model (RSSM)", "held", expect=("output-layer-in-loop", "unbatched-loop"))
+@program("world model (RSSM)", "held", expect=("output-layer-in-loop", "input-layer-in-loop"))
 def paper_world_model(fixed):
     """The convolutional encoder and decoder run in the loop over time, on a small batch each, though only the GRU cell is
     sequential. Fix: encode all frames before the loop and decode all states after it, in one call each."""
