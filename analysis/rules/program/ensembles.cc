@@ -77,22 +77,30 @@ class Finder {
       if (!Same(ops[first], ops[first + period])) continue;
       size_t end = first + period;
       while (end < ops.size() && Same(ops[end - period], ops[end])) ++end;
-      const size_t members = (end - first) / period;
+      // What follows the last layer of the last member may differ.
+      size_t last_layer = period - 1;
+      while (WeightArgument(m_.trace, ops[first + last_layer]) == 0) {
+        --last_layer;
+      }
+      const size_t members =
+          (end - first) / period + ((end - first) % period > last_layer);
       if (members < kLeastMembers) continue;
+      const size_t length = std::min(end - first, members * period);
       std::optional<Ensemble> one =
-          Members(ops.subspan(first, members * period), period);
+          Members(ops.subspan(first, length), period, members);
       if (one) return one;
     }
     return {};
   }
 
-  // `chains` are equal chains of `period` ops. Nullopt if one may take what the
-  // one before it made, or if they share their weights.
-  std::optional<Ensemble> Members(std::span<const RowId> chains,
-                                  size_t period) {
+  // `chains` are equal chains of `period` ops; the last one may lack what
+  // follows its layers. Nullopt if one may take what the one before it made, or
+  // if they share their weights.
+  std::optional<Ensemble> Members(std::span<const RowId> chains, size_t period,
+                                  size_t members) {
     const RowId first = chains.front();
     const size_t weight = WeightArgument(m_.trace, first);
-    Ensemble one{.members = chains.size() / period,
+    Ensemble one{.members = members,
                  .ops = {chains.begin(), chains.end()},
                  .input = DimsOf(m_.trace, first, weight - 1)};
     const int64_t elements = ElementsIn(one.input);

@@ -13,6 +13,7 @@ struct How {
   std::string width = "36";
   bool shared = false;          // weights
   bool inner_backward = false;  // behind each network
+  bool sums = false;            // an op between two of them
 };
 
 Report Of(const How& how) {
@@ -36,6 +37,9 @@ Report Of(const How& how) {
           "aten::linear",
           "(float[64,96],float[" + how.width + ",96],float[" + how.width + "])",
           500, number + 2);
+      if (how.sums && i + 1 < how.networks) {
+        text.Op("aten::add", "(float[64,1],float[64,1])", 10);
+      }
       if (how.inner_backward) backward(i);
     }
     if (!how.inner_backward) {
@@ -59,6 +63,9 @@ TEST(EnsemblesTest, MembersRunOneByOne) {
                              "that make [64, 36] of [64, 24]"),
       std::string::npos)
       << finding->evidence;
+  const Report summed = Of({.sums = true});
+  EXPECT_NE(Find(summed, kRule)->evidence.find("8 networks"),
+            std::string::npos);
   EXPECT_TRUE(IsClean(Of({.networks = 2}), kRule));
   EXPECT_FALSE(IsClean(Of({.networks = 3}), kRule));
 }
