@@ -102,9 +102,11 @@ Saved SavedBy(const AnalysisContext& m, const Accumulation& now,
                use.flops > 0 && use.bytes > 0) {
       const MatmulShape sizes = CostOf(m.trace, use.op).matmul;
       const double fixed = LargestMatrix(sizes, use.bytes);
-      const double left = roofline.Ns(use.precision, use.flops,
-                                      use.bytes - fixed + fixed / merged);
-      if (left > 0) saved.products_ns += std::max(0.0, use.ns - left);
+      // As far from the rate of good kernels as it is now.
+      const double now_ns = roofline.Ns(use.precision, use.flops, use.bytes);
+      const double left_ns = roofline.Ns(use.precision, use.flops,
+                                         use.bytes - fixed + fixed / merged);
+      if (now_ns > 0) saved.products_ns += use.ns * (1 - left_ns / now_ns);
     }
   }
   const double steps = std::max(m.kernels.steps, 1.0);
@@ -141,17 +143,21 @@ Verdict CheckSmallMicroBatches(const AnalysisContext& m) {
       " can be saved), and reads the weights for products (" +
       Milliseconds(saved.products_ns * 1e-6) + ").";
   finding.assumption =
-      "at best: weights are read and added to once per step, and products "
-      "reach the rate of good kernels";
+      "at best: weights are read and added to once for all merged "
+      "micro-batches, and products move so many bytes less";
   finding.fix_python = finding.fix_cpp =
       "make the micro-batch " + Times(merged) +
-      " as large and accumulate as many times less often: the gradients are "
+      " times as large and accumulate as many times less often: the gradients "
+      "are "
       "the same" +
       std::string(merged < now.passes ? "" : ", and no accumulation is left");
   finding.wrong_if =
-      "batch normalisation sees the larger batch; or longer samples than the "
-      "recorded ones need the memory";
-  return FireBound(std::move(finding), saved.ns());
+      "batch normalisation sees the larger batch; longer samples than the "
+      "recorded ones need the memory; or the passes are of several losses";
+  return Fire(Found{.finding = std::move(finding),
+                    .bound_ns = saved.ns(),
+                    .at_most = headroom >= 0 ? FindingSeverity::kCritical
+                                             : FindingSeverity::kLow});
 }
 
 constexpr Rule kRules[] = {
@@ -168,7 +174,8 @@ constexpr Rule kRules[] = {
      .detect =
          "in each step, a backward pass or more adds to gradients that are "
          "kept, and memory was recorded with room for twice the activations "
-         "(a hint where it was not recorded); what this adds to gradients, "
+         "(a hint that is low at most where it was not recorded); what this "
+         "adds to gradients, "
          "casts of weights and memory-bound products takes 1 % of the step",
      .avoid = "there is no room for a micro-batch twice as large",
      .fix_cpp = "larger micro-batches, accumulated less often",
