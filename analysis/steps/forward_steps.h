@@ -5,6 +5,8 @@
 
 #include <cstddef>
 #include <span>
+#include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "ops/intervals.h"
@@ -24,5 +26,22 @@ std::vector<ForwardStep> FindForwardSteps(const Trace& trace,
                                           const OpTree& tree,
                                           const Steps& steps,
                                           std::span<const Span> optimizer);
+
+// What `find(ops, i)`, an optional, finds at each op of each step, in order,
+// with its step.
+template <typename Find>
+auto FindAtOps(std::span<const ForwardStep> steps, Find find) {
+  using Found = std::invoke_result_t<Find&, std::span<const RowId>, size_t>;
+  std::vector<typename Found::value_type> found;
+  for (const ForwardStep& step : steps) {
+    for (size_t i = 0; i < step.ops.size(); ++i) {
+      Found one = find(step.ops, i);
+      if (!one) continue;
+      one->step = step.step;
+      found.push_back(*std::move(one));
+    }
+  }
+  return found;
+}
 
 }  // namespace stepscope

@@ -54,6 +54,19 @@ bool MayMake(const Trace& trace, RowId op, const Dims& like) {
               : TakesElements(trace, op, elements);
 }
 
+std::vector<RowId> LayerGradients::NodesBehind(
+    std::span<const RowId> calls) const {
+  std::vector<RowId> nodes;
+  const int64_t last_ns = m_.trace.ops()[calls.back()].end_ns;
+  for (RowId call : calls) {
+    for (RowId node : NodesOf(call)) {
+      if (m_.trace.ops()[node].begin_ns < last_ns) return {};
+      nodes.push_back(node);
+    }
+  }
+  return nodes;
+}
+
 bool LayerGradients::MakesInputGradient(RowId layer) const {
   for (RowId node : NodesOf(layer)) {
     size_t products = 0;

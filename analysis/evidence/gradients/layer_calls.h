@@ -37,6 +37,9 @@ class LayerGradients {
   std::vector<RowId> NodesOf(RowId call) const {
     return m_.backward.Of(m_.trace.ops()[call]);
   }
+  // The nodes of these calls, in their order; empty if one of them runs before
+  // the last call ends, as where each call has a backward pass of its own.
+  std::vector<RowId> NodesBehind(std::span<const RowId> calls) const;
   // True if backward makes a gradient of the input of `layer`.
   bool MakesInputGradient(RowId layer) const;
   // The engine's sums of gradients with this number of elements, while the

@@ -105,6 +105,20 @@ std::vector<GraphWalk> FindGraphWalks(const AnalysisContext& context) {
   return WalkFinder(context).Find();
 }
 
+std::map<Dims, size_t> ParametersBySize(std::span<const GraphWalk> passes) {
+  std::map<Dims, size_t> parameters;
+  for (const GraphWalk& pass : passes) {
+    std::map<Dims, size_t> counts;
+    for (const WalkedNode& node : pass.nodes) {
+      for (const KeptGradient& one : node.kept) ++counts[one.gradient];
+    }
+    for (const auto& [sizes, count] : counts) {
+      parameters[sizes] = std::max(parameters[sizes], count);
+    }
+  }
+  return parameters;
+}
+
 int64_t EndOfEngine(const AnalysisContext& context, RowId thread,
                     int64_t end_ns) {
   const std::span<const Op> ops = context.trace.ops();

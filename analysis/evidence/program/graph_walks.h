@@ -4,6 +4,8 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <map>
+#include <span>
 #include <vector>
 
 #include "context/analysis_context.h"
@@ -40,6 +42,11 @@ struct GraphWalk {
 // The passes of the steady steps over graphs of the training thread, in time
 // order. Passes inside nodes (reentrant checkpoints) are left out.
 std::vector<GraphWalk> FindGraphWalks(const AnalysisContext& context);
+
+// By sizes, how many parameters of these sizes keep a gradient in one pass: of
+// the pass in which most do.
+std::map<std::vector<int64_t>, size_t> ParametersBySize(
+    std::span<const GraphWalk> passes);
 
 // When the engine has done with a node of `thread` that ended at `end_ns`: when
 // it begins the next one, or `end_ns` if there is none.

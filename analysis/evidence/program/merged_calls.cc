@@ -11,6 +11,18 @@
 #include "timeline/timeline.h"
 
 namespace stepscope {
+namespace {
+
+double WithinFramework(int64_t ns) {
+  return static_cast<double>(std::clamp<int64_t>(ns, 0, kFrameworkGapNs));
+}
+
+}  // namespace
+
+double CodeNs(const Trace& trace, RowId before, RowId after) {
+  return WithinFramework(trace.ops()[after].begin_ns -
+                         trace.ops()[before].end_ns);
+}
 
 MergedCalls::MergedCalls(const AnalysisContext& context)
     : m_(context), growth_(GrowthOf(context)) {}
@@ -48,10 +60,8 @@ void MergedCalls::Add(RowId row, double calls) {
   for (RowId node : m_.backward.Of(op)) {
     ops_.push_back({node, LeftOf(node, calls)});
     const Op& ran = m_.trace.ops()[node];
-    const int64_t engine_ns =
-        EndOfEngine(m_, ran.thread, ran.end_ns) - ran.end_ns;
     AddCode(
-        static_cast<double>(std::clamp<int64_t>(engine_ns, 0, kFrameworkGapNs)),
+        WithinFramework(EndOfEngine(m_, ran.thread, ran.end_ns) - ran.end_ns),
         calls);
   }
 }

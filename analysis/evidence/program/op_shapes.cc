@@ -126,6 +126,32 @@ std::optional<Dims> GatherDims(const Trace& trace, RowId op,
   return made;
 }
 
+// Of sum(input, dims, keepdim) and the like.
+std::optional<Dims> ReducedDims(const Trace& trace, RowId op) {
+  const Dims& dims = DimsOf(trace, op, 0);
+  const auto rank = static_cast<int64_t>(dims.size());
+  std::vector<int64_t> over = ListArgument(trace, op, 1);
+  if (over.empty()) {
+    const std::optional<int64_t> one = NumberArgument(trace, op, 1);
+    if (!one) return {};
+    over.push_back(*one);
+  }
+  for (int64_t& dim : over) {
+    if (dim < 0) dim += rank;
+    if (dim < 0 || dim >= rank) return {};
+  }
+  const bool keeps = FlagArgument(trace, op, 2);
+  Dims reduced;
+  for (int64_t i = 0; i < rank; ++i) {
+    if (std::ranges::find(over, i) == over.end()) {
+      reduced.push_back(dims[static_cast<size_t>(i)]);
+    } else if (keeps) {
+      reduced.push_back(1);
+    }
+  }
+  return reduced.empty() ? std::nullopt : std::optional(std::move(reduced));
+}
+
 }  // namespace
 
 std::string_view PlainNameOf(const Trace& trace, RowId op) {
@@ -300,36 +326,6 @@ size_t WeightArgument(const Trace& trace, RowId op) {
       IsAnyOf(name, {"linear", "addmm", "mm", "matmul"}) && weight.size() == 2;
   return !input.empty() && (convolves || multiplies) ? at : 0;
 }
-
-namespace {
-
-// Of sum(input, dims, keepdim) and the like.
-std::optional<Dims> ReducedDims(const Trace& trace, RowId op) {
-  const Dims& dims = DimsOf(trace, op, 0);
-  const auto rank = static_cast<int64_t>(dims.size());
-  std::vector<int64_t> over = ListArgument(trace, op, 1);
-  if (over.empty()) {
-    const std::optional<int64_t> one = NumberArgument(trace, op, 1);
-    if (!one) return {};
-    over.push_back(*one);
-  }
-  for (int64_t& dim : over) {
-    if (dim < 0) dim += rank;
-    if (dim < 0 || dim >= rank) return {};
-  }
-  const bool keeps = FlagArgument(trace, op, 2);
-  Dims reduced;
-  for (int64_t i = 0; i < rank; ++i) {
-    if (std::ranges::find(over, i) == over.end()) {
-      reduced.push_back(dims[static_cast<size_t>(i)]);
-    } else if (keeps) {
-      reduced.push_back(1);
-    }
-  }
-  return reduced.empty() ? std::nullopt : std::optional(std::move(reduced));
-}
-
-}  // namespace
 
 std::optional<Dims> ResultDims(const Trace& trace, RowId op) {
   const std::string_view name = PlainNameOf(trace, op);

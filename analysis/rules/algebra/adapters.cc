@@ -40,31 +40,22 @@ struct Merged {
 
 class Finder {
  public:
-  explicit Finder(const AnalysisContext& context)
-      : m_(context), gradients_(context) {}
+  explicit Finder(const AnalysisContext& context) : m_(context) {}
 
-  std::vector<Merged> Find() const {
-    std::vector<Merged> found;
-    for (const ForwardStep& step : m_.forward) {
-      for (size_t i = 0; i < step.ops.size(); ++i) {
-        std::optional<Merged> one = At(step.ops, i);
-        if (!one) continue;
-        one->step = step.step;
-        found.push_back(*std::move(one));
-      }
-    }
-    return found;
+  std::vector<Merged> Find() {
+    return FindAtOps(m_.forward, [&](std::span<const RowId> ops, size_t i) {
+      return At(ops, i);
+    });
   }
 
   // The product inside the layer's node that makes the gradient of the merged
   // weight; kNone if none is known.
   RowId WeightGradientOf(const Merged& one) const {
-    const Dims turned(one.weight.rbegin(), one.weight.rend());
-    for (RowId node : gradients_.NodesOf(one.layer)) {
+    for (RowId node : NodesOf(one.layer)) {
       for (RowId row : m_.tree.inside(node)) {
         const std::optional<Dims> made = ResultDims(m_.trace, row);
-        if (IsAnyOf(PlainNameOf(m_.trace, row), {"mm", "bmm"}) &&
-            (made == one.weight || made == turned)) {
+        if (IsAnyOf(PlainNameOf(m_.trace, row), {"mm", "bmm"}) && made &&
+            HasSizes(*made, one.weight)) {
           return row;
         }
       }
@@ -73,21 +64,25 @@ class Finder {
   }
 
  private:
-  std::optional<Merged> At(std::span<const RowId> ops, size_t i) const {
+  // As they are, or transposed.
+  static bool HasSizes(const Dims& dims, const Dims& weight) {
+    return dims == weight ||
+           std::equal(dims.begin(), dims.end(), weight.rbegin(), weight.rend());
+  }
+
+  std::vector<RowId> NodesOf(RowId row) const {
+    return m_.backward.Of(m_.trace.ops()[row]);
+  }
+
+  std::optional<Merged> At(std::span<const RowId> ops, size_t i) {
     Merged one{.product = ops[i]};
-    if (!MultipliesThin(one) || gradients_.NodesOf(one.product).empty()) {
-      return {};
-    }
-    const Dims turned(one.weight.rbegin(), one.weight.rend());
+    if (!MultipliesThin(one) || NodesOf(one.product).empty()) return {};
     bool added = false;
     for (++i; i < ops.size(); ++i) {
       const RowId row = ops[i];
       if (m_.tree.traits(row).bookkeeping) continue;
       const size_t at = WeightArgument(m_.trace, row);
-      const bool is_layer = at > 0 && added &&
-                            (DimsOf(m_.trace, row, at) == one.weight ||
-                             DimsOf(m_.trace, row, at) == turned);
-      if (is_layer) {
+      if (at > 0 && added && HasSizes(DimsOf(m_.trace, row, at), one.weight)) {
         one.layer = row;
         break;
       }
@@ -125,23 +120,24 @@ class Finder {
   }
 
   // True if a gradient of the weight that the product is added to is kept.
-  bool Trains(const Merged& one) const {
+  bool Trains(const Merged& one) {
     std::vector<RowId> nodes;
     for (RowId row : one.sums) {
-      const std::vector<RowId> of_sum = gradients_.NodesOf(row);
+      const std::vector<RowId> of_sum = NodesOf(row);
       nodes.insert(nodes.end(), of_sum.begin(), of_sum.end());
     }
     if (nodes.empty()) return true;
+    if (!gradients_) gradients_.emplace(m_);
     const auto [first, last] = std::ranges::minmax(nodes);
-    return gradients_.KeptAmong(first, last, one.weight) > 0;
+    return gradients_->KeptAmong(first, last, one.weight) > 0;
   }
 
   const AnalysisContext& m_;
-  const LayerGradients gradients_;
+  std::optional<LayerGradients> gradients_;  // made for the first adapter
 };
 
 Verdict CheckMergedAdapter(const AnalysisContext& m) {
-  const Finder finder(m);
+  Finder finder(m);
   const std::vector<Merged> found = finder.Find();
   if (!RecursInMostSteps(m.steps, found)) return Clean();
   std::vector<ShortenedOp> ops;

@@ -65,16 +65,9 @@ class Finder {
   explicit Finder(const AnalysisContext& context) : m_(context) {}
 
   std::vector<Case> Find() {
-    std::vector<Case> found;
-    for (const ForwardStep& step : m_.forward) {
-      for (size_t i = 0; i < step.ops.size(); ++i) {
-        std::optional<Case> one = At(step.ops, i);
-        if (!one) continue;
-        one->step = step.step;
-        found.push_back(*std::move(one));
-      }
-    }
-    return found;
+    return FindAtOps(m_.forward, [&](std::span<const RowId> ops, size_t i) {
+      return At(ops, i);
+    });
   }
 
  private:

@@ -55,30 +55,22 @@ class Finder {
   explicit Finder(const AnalysisContext& context) : m_(context) {}
 
   std::vector<Order> Find() const {
-    std::vector<Order> found;
-    for (const ForwardStep& step : m_.forward) {
-      for (size_t i = 0; i < step.ops.size(); ++i) {
-        std::optional<Order> one;
-        if (SumsRows(step.ops[i])) {
-          one = SumOfRows(step.ops, i);
-        } else if (Contains(NameOf(step.ops[i]), "upsample_")) {
-          one = Upsampled(step.ops, i);
-        } else if (IsProduct(NameOf(step.ops[i]))) {
-          one = Chain(step.ops, i);
-          if (!one && Spreads(step.ops[i])) {
-            one = Projected(step.ops, i, {step.ops[i]},
-                            *ResultDims(m_.trace, step.ops[i]));
-          }
-        }
-        if (!one) continue;
-        one->step = step.step;
-        found.push_back(*std::move(one));
-      }
-    }
-    return found;
+    return FindAtOps(m_.forward, [&](std::span<const RowId> ops, size_t i) {
+      return At(ops, i);
+    });
   }
 
  private:
+  std::optional<Order> At(std::span<const RowId> ops, size_t i) const {
+    const RowId row = ops[i];
+    if (SumsRows(row)) return SumOfRows(ops, i);
+    if (Contains(NameOf(row), "upsample_")) return Upsampled(ops, i);
+    if (!IsProduct(NameOf(row))) return {};
+    if (std::optional<Order> one = Chain(ops, i)) return one;
+    if (!Spreads(row)) return {};
+    return Projected(ops, i, {row}, *ResultDims(m_.trace, row));
+  }
+
   std::string_view NameOf(RowId row) const {
     return PlainNameOf(m_.trace, row);
   }

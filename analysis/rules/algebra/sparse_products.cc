@@ -56,18 +56,12 @@ class Finder {
   explicit Finder(const AnalysisContext& context) : m_(context) {}
 
   std::vector<Lookup> Find() const {
-    std::vector<Lookup> found;
-    for (const ForwardStep& step : m_.forward) {
-      for (size_t i = 0; i < step.ops.size(); ++i) {
-        const Dims rows = OneHotRows(step.ops, i);
-        if (rows.size() < 2 || rows.back() < kLeastClasses) continue;
-        std::optional<Lookup> one = Multiplied(step.ops, i, rows);
-        if (!one) continue;
-        one->step = step.step;
-        found.push_back(*std::move(one));
-      }
-    }
-    return found;
+    return FindAtOps(m_.forward, [&](std::span<const RowId> ops, size_t i) {
+      const Dims rows = OneHotRows(ops, i);
+      return rows.size() < 2 || rows.back() < kLeastClasses
+                 ? std::nullopt
+                 : Multiplied(ops, i, rows);
+    });
   }
 
  private:

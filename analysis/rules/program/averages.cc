@@ -43,21 +43,10 @@ struct Frozen {
 
 class Finder {
  public:
-  explicit Finder(const AnalysisContext& context) : m_(context) {
-    for (const GraphWalk& pass : FindGraphWalks(context)) {
-      std::map<Dims, size_t> counts;
-      for (const WalkedNode& node : pass.nodes) {
-        for (const KeptGradient& one : node.kept) ++counts[one.gradient];
-      }
-      for (const auto& [dims, count] : counts) {
-        trained_[dims] = std::max(trained_[dims], count);
-      }
-    }
-  }
+  explicit Finder(const AnalysisContext& context) : m_(context) {}
 
-  std::vector<Frozen> Find() const {
+  std::vector<Frozen> Find() {
     std::vector<Frozen> found;
-    if (trained_.empty()) return found;
     for (const ForwardStep& step : m_.forward) {
       Frozen one = In(step);
       if (one.count > 0) found.push_back(std::move(one));
@@ -66,18 +55,20 @@ class Finder {
   }
 
  private:
-  Frozen In(const ForwardStep& step) const {
+  Frozen In(const ForwardStep& step) {
     Frozen one{.step = step.step};
     const std::map<Dims, Averages> averaged = AveragedIn(step.ops);
+    if (averaged.empty()) return one;
+    if (!trained_) trained_ = ParametersBySize(FindGraphWalks(m_));
     // Elsewhere, what is averaged may be no weights at all.
     if (std::ranges::none_of(averaged, [&](const auto& each) {
-          return trained_.contains(each.first);
+          return trained_->contains(each.first);
         })) {
       return one;
     }
     for (const auto& [dims, all] : averaged) {
-      const auto known = trained_.find(dims);
-      const size_t trained = known == trained_.end() ? 0 : known->second;
+      const auto known = trained_->find(dims);
+      const size_t trained = known == trained_->end() ? 0 : known->second;
       // Vectors may be statistics of a normalisation, which change.
       if (all.count <= trained || dims.size() < 2 || IsMade(step.ops, dims)) {
         continue;
@@ -130,7 +121,8 @@ class Finder {
   }
 
   const AnalysisContext& m_;
-  std::map<Dims, size_t> trained_;  // parameters that keep a gradient
+  // Parameters that keep a gradient; counted for the first average.
+  std::optional<std::map<Dims, size_t>> trained_;
 };
 
 Verdict CheckFrozenAverage(const AnalysisContext& m) {

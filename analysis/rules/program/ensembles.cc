@@ -17,7 +17,6 @@
 #include "ops/op_traits.h"
 #include "steps/forward_steps.h"
 #include "steps/steady_steps.h"
-#include "timeline/timeline.h"
 #include "words/quantities.h"
 
 namespace stepscope {
@@ -114,24 +113,19 @@ class Finder {
     }
     if (one.layers < kLeastLayers) return {};
     if (!gradients_) gradients_.emplace(m_);
-    std::vector<RowId> nodes;
+    std::vector<RowId> calls;  // of the first layer
     for (size_t i = 0; i < chains.size(); i += period) {
-      const std::vector<RowId> of_layer = gradients_->NodesOf(chains[i]);
-      nodes.insert(nodes.end(), of_layer.begin(), of_layer.end());
+      calls.push_back(chains[i]);
     }
+    const std::vector<RowId> nodes = gradients_->NodesBehind(calls);
     if (nodes.empty()) return {};
     const auto [low, high] = std::ranges::minmax(nodes);
-    const int64_t last_ns = m_.trace.ops()[chains.back()].end_ns;
-    const Dims& sizes = DimsOf(m_.trace, first, weight);
-    if (m_.trace.ops()[low].begin_ns < last_ns ||
-        gradients_->KeptAmong(low, high, sizes) < one.members - 1) {
+    if (gradients_->KeptAmong(low, high, DimsOf(m_.trace, first, weight)) <
+        one.members - 1) {
       return {};
     }
     for (size_t i = 1; i < chains.size(); ++i) {
-      const int64_t pause = m_.trace.ops()[chains[i]].begin_ns -
-                            m_.trace.ops()[chains[i - 1]].end_ns;
-      one.code_ns +=
-          static_cast<double>(std::clamp<int64_t>(pause, 0, kFrameworkGapNs));
+      one.code_ns += CodeNs(m_.trace, chains[i - 1], chains[i]);
     }
     return one;
   }

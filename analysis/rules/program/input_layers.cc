@@ -19,7 +19,6 @@
 #include "ops/op_traits.h"
 #include "steps/forward_steps.h"
 #include "steps/steady_steps.h"
-#include "timeline/timeline.h"
 #include "words/quantities.h"
 
 namespace stepscope {
@@ -37,7 +36,6 @@ struct Encoder {
   std::vector<RowId> sums = {};  // of the gradients of its first weight
   size_t calls = 0, layers = 0;  // of the first layer; in a pass
   double code_ns = 0;            // the program's, between all of these
-  RowId last = kNone;            // the last op of the last pass
   Dims part = {};
 };
 
@@ -57,7 +55,7 @@ class Finder {
         if (call.begin_ns < end_ns) continue;
         std::optional<Encoder> one = EncoderAt(step, at);
         if (!one) continue;
-        end_ns = m_.trace.ops()[one->last].end_ns;
+        end_ns = m_.trace.ops()[one->ops.back()].end_ns;
         found.push_back(*std::move(one));
       }
     }
@@ -72,23 +70,15 @@ class Finder {
     Encoder one{.step = step.step,
                 .calls = at.size(),
                 .part = DimsOf(m_.trace, first, weight - 1)};
-    for (size_t k = 0; k < at.size(); ++k) {
-      const size_t from = k > 0 ? at[k - 1] : 0;
-      if (!TakesApartBefore(step.ops, at.front(), one.part, at.size()) &&
-          !PicksBefore(step.ops, from, at[k], one.part)) {
-        return {};
-      }
+    if (!TakesApartBefore(step.ops, at.front(), one.part, at.size()) &&
+        !PicksEach(step.ops, at, one.part)) {
+      return {};
     }
     if (!gradients_) gradients_.emplace(m_);
     if (gradients_->MakesInputGradient(first)) return {};
-    std::vector<RowId> nodes;
-    const int64_t last_ns = m_.trace.ops()[step.ops[at.back()]].end_ns;
-    for (size_t i : at) {
-      for (RowId node : gradients_->NodesOf(step.ops[i])) {
-        if (m_.trace.ops()[node].begin_ns < last_ns) return {};
-        nodes.push_back(node);
-      }
-    }
+    std::vector<RowId> calls;
+    for (size_t i : at) calls.push_back(step.ops[i]);
+    const std::vector<RowId> nodes = gradients_->NodesBehind(calls);
     if (nodes.empty()) return {};
     const auto [low, high] = std::ranges::minmax(nodes);
     one.sums = gradients_->SumsAmong(
@@ -111,6 +101,17 @@ class Finder {
       }
     }
     return false;
+  }
+
+  // True if each call takes a part that was picked since the call before.
+  bool PicksEach(std::span<const RowId> ops, const std::vector<size_t>& at,
+                 const Dims& part) const {
+    size_t from = 0;
+    for (size_t to : at) {
+      if (!PicksBefore(ops, from, to, part)) return false;
+      from = to;
+    }
+    return true;
   }
 
   // True if the last op in ops(from, to) that makes a tensor of these sizes
@@ -148,7 +149,7 @@ class Finder {
   bool Continues(RowId row) const {
     const std::string_view name = PlainNameOf(m_.trace, row);
     if (Contains(name, "loss") || Contains(name, "_cell") ||
-        IsAnyOf(name, {"lstm", "gru", "copy", "copy_", "item"})) {
+        IsAnyOf(name, {"lstm", "gru", "copy", "item"})) {
       return false;
     }
     const size_t activations = Activations(row);
@@ -183,14 +184,9 @@ class Finder {
         if (m_.tree.traits(row).bookkeeping) continue;
         one.ops.push_back(row);
         one.layers += k == 0 && WeightArgument(m_.trace, row) > 0;
-        if (i == 0) continue;
-        const int64_t pause =
-            m_.trace.ops()[row].begin_ns - m_.trace.ops()[ops[i - 1]].end_ns;
-        one.code_ns +=
-            static_cast<double>(std::clamp<int64_t>(pause, 0, kFrameworkGapNs));
+        if (i > 0) one.code_ns += CodeNs(m_.trace, ops[i - 1], row);
       }
     }
-    one.last = one.ops.back();
   }
 
   const AnalysisContext& m_;
@@ -210,7 +206,7 @@ Verdict CheckInputLayerInLoop(const AnalysisContext& m) {
   const MergedCalls::Sum sum = merged.Total(kChange);
   const Encoder& largest = *std::ranges::max_element(
       found, {}, [](const Encoder& one) { return one.ops.size(); });
-  Finding finding = FindingAbout(m, largest.ops.front(), largest.last,
+  Finding finding = FindingAbout(m, largest.ops.front(), largest.ops.back(),
                                  "the first to the last part of the data");
   finding.evidence =
       Count(static_cast<int64_t>(largest.layers), "layer") +

@@ -18,6 +18,7 @@
 
 #include "context/rule.h"
 #include "evidence/gradients/layer_calls.h"
+#include "evidence/program/merged_calls.h"
 #include "evidence/program/op_shapes.h"
 #include "evidence/program/shortened_ops.h"
 #include "ops/contains.h"
@@ -137,11 +138,7 @@ class Finder {
     for (size_t i : at) {
       const RowId row = step.ops[i];
       one.calls.push_back(row);
-      if (i == 0) continue;
-      const int64_t pause =
-          m_.trace.ops()[row].begin_ns - m_.trace.ops()[step.ops[i - 1]].end_ns;
-      one.code_ns +=
-          static_cast<double>(std::clamp<int64_t>(pause, 0, kFrameworkGapNs));
+      if (i > 0) one.code_ns += CodeNs(m_.trace, step.ops[i - 1], row);
     }
     if (!AddGradients(elements, weights, between, one)) return {};
     if (!one.proven && MayDiffer(step, at, one.input)) return {};
@@ -193,14 +190,8 @@ class Finder {
       if (MayMake(m_.trace, row, one.input)) return {};
     }
     if (!gradients_) gradients_.emplace(m_);
-    const int64_t last_ns = m_.trace.ops()[step.ops[at.back()]].end_ns;
-    for (size_t i : at) {
-      one.calls.push_back(step.ops[i]);
-      for (RowId node : gradients_->NodesOf(step.ops[i])) {
-        if (m_.trace.ops()[node].begin_ns < last_ns) return {};
-        one.nodes.push_back(node);
-      }
-    }
+    for (size_t i : at) one.calls.push_back(step.ops[i]);
+    one.nodes = gradients_->NodesBehind(one.calls);
     if (one.nodes.size() < at.size()) return {};
     const auto [first, last] = std::ranges::minmax(one.nodes);
     // They remain, as sums of the gradients of the result.
@@ -227,13 +218,7 @@ class Finder {
   bool AddGradients(int64_t elements, int64_t weights, const Between& between,
                     Invariant& one) {
     if (!gradients_) gradients_.emplace(m_);
-    const int64_t last_ns = m_.trace.ops()[one.calls.back()].end_ns;
-    for (RowId row : one.calls) {
-      for (RowId node : gradients_->NodesOf(row)) {
-        if (m_.trace.ops()[node].begin_ns < last_ns) return false;
-        one.nodes.push_back(node);
-      }
-    }
+    one.nodes = gradients_->NodesBehind(one.calls);
     if (one.nodes.empty()) return false;
     const auto [first, last] = std::ranges::minmax(one.nodes);
     const size_t more = one.calls.size() - 1;

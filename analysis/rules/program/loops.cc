@@ -10,9 +10,9 @@
 
 #include "context/rule.h"
 #include "evidence/call_site.h"
+#include "evidence/host_spans.h"
 #include "evidence/program/op_loops.h"
 #include "evidence/recording_load.h"
-#include "ops/intervals.h"
 #include "steps/steady_steps.h"
 #include "words/quantities.h"
 
@@ -85,34 +85,21 @@ void SayFix(const std::string& chain, bool reads_values, Finding& finding) {
       "in place of .item() or a condition for each element";
 }
 
-// The device time of the kernels that the loops launch, and those of their
-// backward passes, per step.
-double KernelNs(const AnalysisContext& m, const std::vector<OpLoop>& loops) {
-  std::vector<Span> spans;
-  for (const OpLoop& loop : loops) spans.push_back(loop.forward);
-  spans = Merge(std::move(spans));
-  double ns = 0;
-  for (const KernelUse& use : m.kernels.uses) {
-    RowId op = m.trace.kernels()[use.kernel].op;
-    if (op == kNone) continue;
-    const RowId node = m.trace.ops()[op].forward;
-    if (m.trace.ops()[op].thread != m.steps.thread && node != kNone) op = node;
-    if (m.trace.ops()[op].thread == m.steps.thread &&
-        Covers(spans, m.trace.ops()[op].begin_ns)) {
-      ns += use.ns;
-    }
-  }
-  return ns / static_cast<double>(m.steps.steady.size());
-}
-
 // At best, without the recorder: what the device waits for at most, and what it
 // runs of the loops, if there is one.
 double BoundNs(const AnalysisContext& m, const std::vector<OpLoop>& loops,
                double ns, double events) {
   ns = LargestUnrecordedNs(m, ns, events);
   if (!m.has_gpu) return ns;
+  std::vector<HostSpan> spans;
+  for (const OpLoop& loop : loops) {
+    spans.push_back({m.steps.thread, loop.forward});
+  }
+  std::ranges::sort(spans, {},
+                    [](const HostSpan& one) { return one.span.begin_ns; });
   return std::min(ns, m.MeanNs(Cause::kDispatch) + m.MeanNs(Cause::kHostCode) +
-                          m.MeanNs(Cause::kKernelLatency) + KernelNs(m, loops));
+                          m.MeanNs(Cause::kKernelLatency) +
+                          DeviceNsPerStep(m, LaunchedIn(m, spans)));
 }
 
 // Loops over time, whose passes need each other, on small tensors without

@@ -22,7 +22,6 @@
 #include "ops/op_traits.h"
 #include "steps/forward_steps.h"
 #include "steps/steady_steps.h"
-#include "timeline/timeline.h"
 #include "words/quantities.h"
 
 namespace stepscope {
@@ -137,13 +136,7 @@ class Finder {
     layer.hidden = passes_on && layer.loss == kNone;
     for (size_t i : at) AddBehind(step, i, layer);
     if (!gradients_) gradients_.emplace(m_);
-    const int64_t last_ns = m_.trace.ops()[layer.calls.back()].end_ns;
-    for (RowId row : layer.calls) {
-      for (RowId node : gradients_->NodesOf(row)) {
-        if (m_.trace.ops()[node].begin_ns < last_ns) return {};
-        layer.nodes.push_back(node);
-      }
-    }
+    layer.nodes = gradients_->NodesBehind(layer.calls);
     if (layer.nodes.empty()) return {};
     const RowId call = layer.calls.front();
     const auto [first, last] = std::ranges::minmax(layer.nodes);
@@ -171,12 +164,8 @@ class Finder {
 
   // What follows the call step.ops[i] and is for its results alone.
   void AddBehind(const ForwardStep& step, size_t i, Layer& layer) const {
-    const std::span<const Op> ops = m_.trace.ops();
     while (i + 1 < step.ops.size()) {
-      const int64_t pause =
-          ops[step.ops[i + 1]].begin_ns - ops[step.ops[i]].end_ns;
-      layer.code_ns +=
-          static_cast<double>(std::clamp<int64_t>(pause, 0, kFrameworkGapNs));
+      layer.code_ns += CodeNs(m_.trace, step.ops[i], step.ops[i + 1]);
       const RowId row = step.ops[++i];
       if (!IsLoss(PlainNameOf(m_.trace, row)) &&
           !m_.tree.traits(row).bookkeeping && !TakesScalarsOnly(row) &&

@@ -48,16 +48,7 @@ class SweepFinder {
  public:
   SweepFinder(const AnalysisContext& context, const ForwardOps& forward,
               const std::vector<GraphWalk>& passes)
-      : m_(context), forward_(forward) {
-    for (const GraphWalk& pass : passes) {
-      std::map<Dims, size_t> counts;
-      for (const WalkedNode& node : pass.nodes) {
-        for (const KeptGradient& one : node.kept) ++counts[one.gradient];
-      }
-      for (const auto& [sizes, count] : counts) {
-        parameters_[sizes] = std::max(parameters_[sizes], count);
-      }
-    }
+      : m_(context), forward_(forward), parameters_(ParametersBySize(passes)) {
     for (const auto& [sizes, count] : parameters_) {
       elements_ +=
           static_cast<double>(count) * static_cast<double>(ElementsIn(sizes));

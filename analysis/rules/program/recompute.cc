@@ -273,8 +273,7 @@ constexpr Rule kRules[] = {
          "the device's memory was recorded and has room for less than 1.1 "
          "times the activations (where allocations were recorded, the gain is "
          "that of the parts that fit); or gradients of gradients are computed, "
-         "whose "
-         "ops are not those of the forward pass",
+         "whose ops are not those of the forward pass",
      .fix_cpp = "recompute fewer parts of the model",
      .fix_python = "checkpoint fewer blocks, or selectively "
                    "(create_selective_checkpoint_contexts)"}};

@@ -9,7 +9,6 @@
 #include <cmath>
 #include <cstdint>
 #include <map>
-#include <set>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -29,24 +28,24 @@ namespace stepscope {
 namespace micro_batches_rules {
 namespace {
 
-// Accumulation that fits only half as often is worth little.
+// Fewer are no larger micro-batch.
 constexpr double kLeastMerged = 2;
 
 // How gradients are accumulated in the steady steps.
 struct Accumulation {
   double passes = 1;  // per step: backward passes, of which all but one add
-  std::set<Dims> parameters = {};
+  std::map<Dims, size_t> parameters = {};  // by size
 };
 
 Accumulation FindAccumulation(const AnalysisContext& m) {
-  Accumulation found;
+  const std::vector<GraphWalk> passes = FindGraphWalks(m);
+  Accumulation found{.parameters = ParametersBySize(passes)};
   size_t kept = 0, adding = 0;
-  for (const GraphWalk& pass : FindGraphWalks(m)) {
+  for (const GraphWalk& pass : passes) {
     for (const WalkedNode& node : pass.nodes) {
       for (const KeptGradient& one : node.kept) {
         ++kept;
         adding += one.adds;
-        found.parameters.insert(one.gradient);
       }
     }
   }
@@ -148,8 +147,7 @@ Verdict CheckSmallMicroBatches(const AnalysisContext& m) {
   finding.fix_python = finding.fix_cpp =
       "make the micro-batch " + Times(merged) +
       " times as large and accumulate as many times less often: the gradients "
-      "are "
-      "the same" +
+      "are the same" +
       std::string(merged < now.passes ? "" : ", and no accumulation is left");
   finding.wrong_if =
       "batch normalisation sees the larger batch; longer samples than the "
@@ -175,8 +173,8 @@ constexpr Rule kRules[] = {
          "in each step, a backward pass or more adds to gradients that are "
          "kept, and memory was recorded with room for twice the activations "
          "(a hint that is low at most where it was not recorded); what this "
-         "adds to gradients, "
-         "casts of weights and memory-bound products takes 1 % of the step",
+         "adds to gradients, casts of weights and memory-bound products takes "
+         "1 % of the step",
      .avoid = "there is no room for a micro-batch twice as large",
      .fix_cpp = "larger micro-batches, accumulated less often",
      .fix_python = "larger micro-batches, accumulated less often"}};
