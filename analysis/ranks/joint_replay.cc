@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "ops/intervals.h"
+#include "ranks/late_ranks.h"
 #include "steps/steps.h"
 
 namespace stepscope {
@@ -190,17 +191,15 @@ struct Outcome {
   }
 };
 
-// Runs the collectives of all ranks, with one rank's program replaced if
-// `changed` is its index.
+// Runs the collectives of all ranks. Valid while `world` lives.
 class Simulation {
  public:
-  explicit Simulation(const World& world, size_t changed = SIZE_MAX,
-                      const Program& with = {})
+  explicit Simulation(const World& world)
       : world_(world),
         states_(world.transfers.size()),
         last_(world.programs.size()) {
-    for (size_t r = 0; r < world.programs.size(); ++r) {
-      events_.push_back(EventsOf(r == changed ? with : world.programs[r]));
+    for (const Program& program : world.programs) {
+      events_.push_back(EventsOf(program));
     }
   }
 
@@ -300,10 +299,12 @@ double RecordedStepNs(const World& world) {
          static_cast<double>(ends.size() - 1);
 }
 
+using Pick = std::function<double(std::vector<double>)>;
+
 // The program of `slow` with the time that each piece of work takes on `peers`:
 // `pick` chooses among them.
 Program Mended(const Program& slow, const std::vector<const Program*>& peers,
-               const std::function<double(std::vector<double>)>& pick) {
+               const Pick& pick) {
   Program mended = slow;
   for (size_t i = 0; i < slow.size(); ++i) {
     std::vector<double> ready, joined;
@@ -322,6 +323,53 @@ Program Mended(const Program& slow, const std::vector<const Program*>& peers,
     }
   }
   return mended;
+}
+
+double Least(std::vector<double> values) {
+  return *std::ranges::min_element(values);
+}
+
+double Most(std::vector<double> values) {
+  return *std::ranges::max_element(values);
+}
+
+double MeanOf(std::vector<double> values) {
+  double sum = 0;
+  for (double value : values) sum += value;
+  return sum / static_cast<double>(values.size());
+}
+
+// The program with all its work `factor` times as long.
+Program Scaled(Program program, double factor) {
+  const double begin = program[0].ready;
+  for (Item& item : program) {
+    item.ready = begin + factor * (item.ready - begin);
+    if (item.joined < kNever) {
+      item.joined = begin + factor * (item.joined - begin);
+    }
+  }
+  return program;
+}
+
+// The world in which each of these ranks has the mean of their work.
+World Balanced(World world, const std::vector<size_t>& ranks) {
+  const auto work = [&](size_t r) {
+    return world.programs[r].back().ready - world.programs[r][0].ready;
+  };
+  std::vector<double> works;
+  for (size_t r : ranks) works.push_back(work(r));
+  const double mean = MeanOf(works);
+  std::vector<Program> scaled;
+  for (size_t r : ranks) {
+    scaled.push_back(work(r) > 0 ? Scaled(world.programs[r], mean / work(r))
+                                 : world.programs[r]);
+  }
+  std::vector<const Program*> peers;
+  for (const Program& program : scaled) peers.push_back(&program);
+  for (size_t r : ranks) {
+    world.programs[r] = Mended(world.programs[r], peers, MeanOf);
+  }
+  return world;
 }
 
 // The index of the rank that most waiting is for; SIZE_MAX if nobody waits.
@@ -409,32 +457,40 @@ void MendSlowest(const std::vector<RankDigest>& ranks,
   }
   const Program& own = world.programs[slow];
   const Shape shape = recording.ShapeOf(slow, own);
+  std::vector<size_t> alike = {slow};
   std::vector<const Program*> peers;
   for (size_t r = 0; r < ranks.size(); ++r) {
     if (r != slow && recording.ShapeOf(r, world.programs[r]) == shape) {
+      alike.push_back(r);
       peers.push_back(&world.programs[r]);
     }
   }
   if (peers.empty() || own.empty()) {
     return cannot("no other rank runs the same collectives");
   }
-  const auto mend =
-      [&](const std::function<double(std::vector<double>)>& pick) {
-        return Simulation(world, slow, Mended(own, peers, pick)).Run();
-      };
-  const auto least = [](const std::vector<double>& v) {
-    return *std::ranges::min_element(v);
+  const int32_t rank = ranks[slow].report.run.rank;
+  const bool balanced = HasLargerBatches(
+      comparison, *std::ranges::find(comparison.rows, rank, &RankRow::rank));
+  const auto mend = [&](const Pick& pick) {
+    World other = world;
+    other.programs[slow] = Mended(own, peers, pick);
+    return Simulation(other).Run();
   };
-  const auto most = [](const std::vector<double>& v) {
-    return *std::ranges::max_element(v);
-  };
-  const std::optional<Outcome> after = mend(Median), fastest = mend(least),
-                               slowest = mend(most);
+  std::optional<Outcome> after, fastest, slowest;
+  if (balanced) {
+    const World other = Balanced(world, alike);
+    after = fastest = slowest = Simulation(other).Run();
+  } else {
+    after = mend(Median);
+    fastest = mend(Least);
+    slowest = mend(Most);
+  }
   if (!after || !fastest || !slowest) {
     return cannot("the order of the collectives is unknown");
   }
   MendedRank& mended = comparison.mended;
-  mended.rank = ranks[slow].report.run.rank;
+  mended.rank = rank;
+  mended.balanced = balanced;
   // In terms of the recorded step, whose length the replay misses by `error`.
   const double to_ms = 1e-6 / (1 + error);
   mended.before_ms = before->mean() * to_ms;

@@ -17,8 +17,9 @@ namespace stepscope {
 
 // Fills in comparison.mended, or comparison.why_not_mended: what the step would
 // be if the rank that most waiting is for took as long for everything as the
-// median of the ranks with the same program. `offsets` are those of the clocks,
-// in ns. REQUIRES: comparison.waits and comparison.pipelines are filled in.
+// median of the ranks with the same program; or, if its batches are larger, if
+// it and they had equal ones. `offsets` are those of the clocks, in ns.
+// REQUIRES: comparison.rows, .waits and .pipelines are filled in.
 void MendSlowest(const std::vector<RankDigest>& ranks,
                  const std::vector<MatchedCollective>& matched,
                  const std::vector<double>& offsets,

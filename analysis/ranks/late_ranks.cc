@@ -1,6 +1,7 @@
 #include "ranks/late_ranks.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <map>
 #include <vector>
@@ -13,6 +14,8 @@ namespace {
 
 // The share of the step from which a rank is late.
 constexpr double kLateShare = 0.01;
+// Per step, on average.
+constexpr double kSameKernels = 0.5;
 
 // The median of `of` over the ranks that do the same work as `straggler`; -1 if
 // it is unknown.
@@ -48,7 +51,16 @@ Longer WhyLonger(const RankComparison& ranks, const RankRow& row) {
   return more >= rest / more ? Longer::kMore : Longer::kSlower;
 }
 
+// True if ranks have other input shapes in most steps.
+bool HaveOtherShapes(const RankComparison& ranks) {
+  return 2 * ranks.steps_of_other_shapes > ranks.steps;
+}
+
 std::string ComputeFixOf(const RankComparison& ranks, const RankRow& row) {
+  if (HasLargerBatches(ranks, row)) {
+    return "the same kernels take longer: its inputs have other shapes, so "
+           "balance the batches";
+  }
   switch (WhyLonger(ranks, row)) {
     case Longer::kClock:
       return "its GPU runs at a lower clock: check its temperature, power "
@@ -59,12 +71,9 @@ std::string ComputeFixOf(const RankComparison& ranks, const RankRow& row) {
              "what only one rank needs (metrics, samples) on all of them or "
              "seldom";
     case Longer::kSlower:
-      return std::string("the same kernels take longer: ") +
-             (ranks.steps_of_other_shapes > 0
-                  ? "its inputs have other shapes, so balance the batches"
-                  : "its batches are larger, or its GPU is slower or shared; "
-                    "compare its clocks and other processes (nvidia-smi) with "
-                    "those of the others");
+      return "the same kernels take longer: its batches are larger, or its GPU "
+             "is slower or shared; compare its clocks and other processes "
+             "(nvidia-smi) with those of the others";
     case Longer::kUnknown:
       break;
   }
@@ -99,6 +108,14 @@ std::pair<std::string, double> CauseOf(const RankComparison& ranks,
   }
   if (worst.second < kLateShare * ranks.step_ms) return {};
   return worst;
+}
+
+bool HasLargerBatches(const RankComparison& ranks, const RankRow& row) {
+  // Another op has shapes of its own as well, and adds a kernel.
+  const double others = OfOthers(ranks, row, &RankRow::kernels);
+  return HaveOtherShapes(ranks) && CauseOf(ranks, row).first == "compute" &&
+         WhyLonger(ranks, row) == Longer::kSlower &&
+         std::abs(row.kernels - others) < kSameKernels;
 }
 
 namespace {

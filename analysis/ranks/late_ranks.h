@@ -19,6 +19,12 @@ bool AreAlike(const RankRow& a, const RankRow& b);
 std::pair<std::string, double> CauseOf(const RankComparison& ranks,
                                        const RankRow& late);
 
+// True if the rank's GPU computes longer than those of the ranks like it, by as
+// many kernels, and input shapes differ between ranks in most steps: its
+// batches are larger. With equal ones the others would compute longer than they
+// do now.
+bool HasLargerBatches(const RankComparison& ranks, const RankRow& late);
+
 // Why a rank with a GPU computes longer, as a sentence with a space before it:
 // its clock, slower kernels, or more kernels; "" if nothing says.
 std::string LongerInWords(const RankComparison& ranks, const RankRow& late);

@@ -383,6 +383,7 @@ void WriteRanks(const RankComparison& ranks, JsonText& json) {
   json.Open('{');
   json.Field("why_not", ranks.why_not_mended);
   json.Field("rank", ranks.mended.rank);
+  json.Field("balanced", ranks.mended.balanced);
   json.Field("before_ms", ranks.mended.before_ms);
   json.Field("after_ms", ranks.mended.after_ms);
   json.Field("low_ms", ranks.mended.low_ms);

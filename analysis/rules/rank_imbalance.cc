@@ -276,8 +276,10 @@ Found Priced(Finding finding, const RankComparison& ranks, const RankRow& row,
                         .low_ms = mended.before_ms - mended.high_ms,
                         .high_ms = mended.before_ms - mended.low_ms};
   found.finding.assumption =
-      "all ranks replayed together, with this one as fast as the median of the "
-      "others";
+      mended.balanced ? "all ranks replayed together, each with the mean of "
+                        "their work: balanced batches, of as many samples"
+                      : "all ranks replayed together, with this one as fast "
+                        "as the median of the others";
   if (mended.next_rank >= 0 && mended.next_rank != row.rank) {
     found.finding.assumption += "; rank " + std::to_string(mended.next_rank) +
                                 " is then waited for most";
@@ -316,13 +318,20 @@ Verdict CheckStraggler(const RankComparison& ranks) {
   finding.where = name + (row->source.empty() ? "" : ", " + row->source);
   finding.assumption = "at best: " + name + " arrives with the median rank";
   finding.fix_cpp = finding.fix_python = FixOf(cause, ranks, *row);
+  // Time that the straggler loses after its last collective does not show in
+  // the waits of the others.
+  double bound_ms = std::max({wait, row->late_ms, more});
+  if (HasLargerBatches(ranks, *row)) {  // the others get what it has too much
+    const auto like = static_cast<double>(std::ranges::count_if(
+        ranks.rows,
+        [&](const RankRow& other) { return AreAlike(other, *row); }));
+    bound_ms *= like / (like + 1);
+    finding.assumption = "at best: all ranks have the mean of their work";
+  }
   finding.wrong_if =
       "another rank is last in a longer recording: then the load is "
       "imbalanced, and no rank is slow";
-  // Time that the straggler loses after its last collective does not show in
-  // the waits of the others.
-  return Fire(Priced(std::move(finding), ranks, *row,
-                     std::max({wait, row->late_ms, more})));
+  return Fire(Priced(std::move(finding), ranks, *row, bound_ms));
 }
 
 // True for equal ranks whose hosts do not wait for each other. Chance

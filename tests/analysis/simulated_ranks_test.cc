@@ -29,6 +29,7 @@ steps 8 warmup=6
          R"(
 define forward { range phase forward { repeat 40 { op aten::mm 12us grad { kernel gemm 90us } } } }
 define slow { range phase forward { repeat 40 { op aten::mm 12us grad { kernel gemm 200us } } } }
+define even { range phase forward { repeat 40 { op aten::mm 12us grad { kernel gemm 117.5us } } } }
 step {
 )" + planted +
          "\n" + forward + R"(
@@ -181,6 +182,37 @@ void ExpectMended(const std::string& machine, const std::string& planted,
 TEST(SimulatedRanksTest, ReplayOfAllRanksPredictsTheJobWithoutTheSlowRank) {
   ExpectMended(kFour, "rank 2 { host 5ms }\n");
   ExpectMended(kFour, "rank 2 { do forward }\n");
+}
+
+// With equal batches the others compute longer than they do now.
+TEST(SimulatedRanksTest, LargerBatchesOfOneRankAreBalanced) {
+  const std::string planted =
+      "rank 0 { do forward }; rank 1 { do forward }; rank 2 { do slow }; "
+      "rank 3 { do forward }";
+  const ProgramRun run = MustRunProgram(JobText(kFour, "", planted));
+  std::vector<RankDigest> digests;
+  for (const Trace& trace : run.ranks) {
+    digests.push_back(DigestRank(trace));
+    const bool longer = digests.size() == 3;
+    digests.back().step_shapes.clear();
+    for (const StepTimes& step : digests.back().report.step_times) {
+      digests.back().step_shapes.emplace_back(step.number, longer ? 2 : 1);
+    }
+  }
+  const Report report = AnalyzeRanks(digests);
+  ASSERT_EQ(report.ranks.why_not_mended, "");
+  EXPECT_TRUE(report.ranks.mended.balanced);
+  // 40 kernels of (3 * 90 + 200) / 4 us.
+  const double truth =
+      MustRunProgram(JobText(kFour, "", "do even"), {.record = false})
+          .mean_step_ms;
+  ASSERT_GT(run.mean_step_ms, 1.2 * truth) << "nothing was planted";
+  EXPECT_NEAR(report.ranks.mended.after_ms, truth, 0.05 * truth);
+  const Finding* finding = Find(report, "straggler-rank");
+  ASSERT_NE(finding, nullptr);
+  EXPECT_THAT(finding->fix_python, HasSubstr("balance the batches"));
+  EXPECT_NEAR(finding->gain.expected_ms, run.mean_step_ms - truth,
+              0.05 * truth);
 }
 
 TEST(SimulatedRanksTest, TheSecondSlowestRankSetsThePaceThen) {

@@ -324,11 +324,12 @@ struct PipelineRow {
 };
 
 // The run if one rank (or the ranks of one machine) took as long as the median
-// of the others: all ranks replayed together, from the first to the last common
-// step.
+// of the others, or, if its batches are larger than theirs, if all had equal
+// ones: all ranks replayed together, from the first to the last common step.
 struct MendedRank {
   int32_t rank = -1;
-  double before_ms = 0;  // the unchanged replay
+  bool balanced = false;  // its batches are larger
+  double before_ms = 0;   // the unchanged replay
   double after_ms = 0;
   double low_ms = 0;  // likely range of after_ms
   double high_ms = 0;
