@@ -65,6 +65,7 @@ std::vector<Absent> AbsentRules() {
       {"rnn-in-python", kPython},
       {"recompiling", "LibTorch does not compile"},
       {"recomputed-weights", kPython},
+      {"renormalised-adjacency", kPython},
       {"repeated-backward", kPython},
       {"repeated-forward", kPython},
       {"repeated-rows", kPython},
