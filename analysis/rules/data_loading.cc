@@ -15,6 +15,7 @@
 #include "evidence/loading.h"
 #include "evidence/program/op_shapes.h"
 #include "evidence/program/shortened_ops.h"
+#include "evidence/recording_load.h"
 #include "ops/contains.h"
 #include "ops/loader_spans.h"
 #include "ops/op_arguments.h"
@@ -31,8 +32,13 @@ namespace {
 // A batch that takes less comes from memory, and a worker would not help.
 constexpr double kInMemoryBatchNs = 200'000;
 constexpr double kMostSteps = 2.0 / 3;
-constexpr double kFetchNs = 50'000;      // to take a batch from a worker
-constexpr int64_t kManySamples = 16;     // one by one
+constexpr double kFetchNs = 50'000;   // to take a batch from a worker
+constexpr int64_t kManySamples = 16;  // one by one
+// Of a sample, as recorded, if only an op or two make it; reading or decoding
+// one takes longer.
+constexpr int64_t kMakingNs = 20'000;
+// The gain would not fit the evidence. Our own choice.
+constexpr double kMuchMore = 1.2;
 constexpr int64_t kManyPerSample = 100;  // weights, for each that is drawn
 constexpr char kDrawnAhead[] = "samples drawn ahead";
 
@@ -142,31 +148,16 @@ std::string SharedCores(const AnalysisContext& m, int cores, const Edit& edit) {
          Count(threads, "intra-op thread") + " share the cores";
 }
 
-// No worker is needed for samples that are there.
-Verdict FireFromMemory(Finding finding, int64_t samples, double bound_ns) {
-  finding.confidence = Confidence::kStrong;
-  finding.evidence +=
-      " It takes " + std::to_string(samples) +
-      " samples one by one from tensors in memory, and stacks them.";
-  finding.assumption = "at best: indexing the tensors once takes no time";
-  finding.fix_python =
-      "take a whole batch by one index: DataLoader(dataset, batch_size=None, "
-      "sampler=BatchSampler(RandomSampler(dataset), batch_size, drop_last)), "
-      "or a loop over torch.randperm(n).split(batch_size)";
-  finding.fix_cpp =
-      "take a whole batch by one index: override get_batch() of a "
-      "torch::data::datasets::BatchDataset with data.index_select(0, indices)";
-  finding.wrong_if = "samples are changed one by one before they are stacked";
-  return FireBound(std::move(finding), bound_ns);
-}
-
 // What the ops of an in-process loader do.
 struct Picks {
-  // From tensors in memory, for each tensor of a batch: 1 if all samples are
-  // picked at once. 0 if the ops do anything else but stack what they pick.
+  // From tensors in memory, or from Python's numbers, for each tensor of a
+  // batch: 1 if all samples are picked at once. 0 if the ops do anything else
+  // but stack what they pick.
   int64_t count = 0;
-  // Ops take most of the loader's time; else it is code outside PyTorch.
-  bool by_ops = false;
+  bool from_numbers = false;
+  // Nearly nothing else is done: ops take most of the loader's time, or each
+  // sample little.
+  bool only = false;
 };
 Picks PicksFromMemory(const AnalysisContext& m) {
   const std::vector<Span> loads = LoaderSpans(m.trace, m.steps.thread);
@@ -188,13 +179,66 @@ Picks PicksFromMemory(const AnalysisContext& m) {
     // What these call, and the sampler's shuffling.
     if (!indexes && name != "stack" && !m.tree.traits(row).bookkeeping &&
         !IsAnyOf(name, {"cat", "copy", "randperm", "random", "item",
-                        "_local_scalar_dense"})) {
+                        "_local_scalar_dense", "scalar_tensor"})) {
       return {};
     }
   }
-  // torch.tensor() of a list: the indices of a batch, but not its values.
-  if (tensors == 0 || picks == 0 || lists > tensors) return {};
-  return {std::max<int64_t>(1, picks / tensors), 2 * ops_ns > loads_ns};
+  if (tensors == 0) return {};
+  // torch.tensor() of a list: the indices of a batch, or its values.
+  const bool from_numbers = lists > tensors;
+  const int64_t made = from_numbers ? picks + lists : picks;
+  if (made == 0) return {};
+  return {.count = std::max<int64_t>(1, made / tensors),
+          .from_numbers = from_numbers,
+          .only = 2 * ops_ns > loads_ns ||
+                  (from_numbers && loads_ns < kMakingNs * made)};
+}
+
+// What the loader takes on the training thread of a CPU run, per step: as
+// recorded, and at most without the recorder, which adds most where ops are
+// small and many.
+struct LoaderTime {
+  double recorded_ns = 0, most_ns = 0;
+};
+LoaderTime MeasureLoader(const AnalysisContext& m) {
+  double ns = 0, events = 0;
+  for (const Span& load : LoaderSpans(m.trace, m.steps.thread)) {
+    if (!InSteadyStep(m.steps, load.begin_ns)) continue;
+    ns += static_cast<double>(load.length());
+    events +=
+        static_cast<double>(m.tree.of_thread(m.steps.thread, load).size());
+  }
+  const double steps = static_cast<double>(m.steps.steady.size());
+  return {ns / steps, LargestUnrecordedNs(m, ns / steps, events / steps)};
+}
+
+// No worker is needed for samples that are there.
+Verdict FireFromMemory(Finding finding, const Picks& picks, double bound_ns) {
+  finding.confidence = Confidence::kStrong;
+  finding.evidence +=
+      (picks.from_numbers ? " It makes " : " It takes ") +
+      std::to_string(picks.count) + " samples one by one from " +
+      (picks.from_numbers ? "Python's numbers" : "tensors in memory") +
+      ", and stacks them.";
+  finding.assumption = "at best: indexing the tensors once takes no time";
+  constexpr char kPython[] =
+      "take a whole batch by one index: DataLoader(dataset, batch_size=None, "
+      "sampler=BatchSampler(RandomSampler(dataset), batch_size, drop_last)), "
+      "or a loop over torch.randperm(n).split(batch_size)";
+  constexpr char kCpp[] =
+      "take a whole batch by one index: override get_batch() of a "
+      "torch::data::datasets::BatchDataset with data.index_select(0, indices)";
+  const std::string first =
+      picks.from_numbers
+          ? "make tensors of all samples once, before training; then "
+          : "";
+  finding.fix_python = first + kPython;
+  finding.fix_cpp = first + kCpp;
+  finding.wrong_if =
+      picks.from_numbers
+          ? "the samples do not fit into memory, or differ from epoch to epoch"
+          : "samples are changed one by one before they are stacked";
+  return FireBound(std::move(finding), bound_ns);
 }
 
 Verdict CheckSyncDataLoading(const AnalysisContext& m) {
@@ -236,10 +280,19 @@ Verdict CheckSyncDataLoading(const AnalysisContext& m) {
   }
   finding.wrong_if =
       "the batches come from a source that another thread cannot read";
-  const double movable = std::max(0.0, data - opening);
+  double largest = data;
+  if (!m.has_gpu) {
+    const LoaderTime loader = MeasureLoader(m);
+    largest = std::max(largest, loader.most_ns);
+    if (loader.recorded_ns >= kMuchMore * data) {
+      finding.evidence += " With what recording adds, it takes " +
+                          Milliseconds(loader.recorded_ns * 1e-6) + ".";
+    }
+  }
+  const double movable = std::max(0.0, largest - opening);
   const Picks picks = PicksFromMemory(m);
-  if (picks.count >= kManySamples && picks.by_ops) {
-    return FireFromMemory(std::move(finding), picks.count, data);
+  if (picks.count >= kManySamples && picks.only) {
+    return FireFromMemory(std::move(finding), picks, largest);
   }
 
   // On a CPU a worker gains nothing unless a core is free.

@@ -45,10 +45,49 @@ std::set<Dims> NeverCleared(const std::vector<BackwardPass>& passes,
   return sizes;
 }
 
+// The same of single gradients, where others of their size are cleared: by
+// size, which of them, in the order of each pass. None of sizes of which passes
+// keep different numbers.
+using Positions = std::map<Dims, std::set<size_t>>;
+
+Positions NeverClearedAt(std::vector<BackwardPass>& passes,
+                         const ParameterUpdates& updates) {
+  Positions found;
+  if (updates.unknown_zeroed) return found;
+  std::map<Dims, std::vector<bool>> adds;  // in all passes so far
+  std::set<Dims> unclear = updates.zeroed;
+  for (BackwardPass& pass : passes) {
+    for (const auto& [dims, kept] : GroupedBySize(pass)) {
+      std::vector<bool>& all =
+          adds.try_emplace(dims, kept.size(), true).first->second;
+      if (all.size() != kept.size()) {
+        unclear.insert(dims);
+        continue;
+      }
+      for (size_t i = 0; i < kept.size(); ++i) {
+        all[i] = all[i] && kept[i]->adds;
+      }
+    }
+  }
+  for (const auto& [dims, all] : adds) {
+    const auto others = std::ranges::count(all, false);
+    // The optimizer updates no more than the others.
+    if (dims.empty() || others == 0 || unclear.contains(dims) ||
+        CountOfSize(updates.stepped, dims) > static_cast<double>(others)) {
+      continue;
+    }
+    for (size_t i = 0; i < all.size(); ++i) {
+      if (all[i]) found[dims].insert(i);
+    }
+  }
+  return found;
+}
+
 // Marks the gradients of the pass that are unread; returns whether others are
 // read.
 bool MarkUnread(const ParameterUpdates& updates,
-                const std::set<Dims>& never_cleared, BackwardPass& pass) {
+                const std::set<Dims>& never_cleared,
+                const Positions& never_cleared_at, BackwardPass& pass) {
   bool any_read = false;
   for (const auto& [dims, kept] : GroupedBySize(pass)) {
     const double updated = CountOfSize(updates.tensors, dims);
@@ -65,6 +104,9 @@ bool MarkUnread(const ParameterUpdates& updates,
             static_cast<double>(adding)) {
       for (StoredGradient* one : kept) one->unread |= one->adds;
     }
+    const auto at = never_cleared_at.find(dims);
+    if (at == never_cleared_at.end()) continue;
+    for (size_t i : at->second) kept[i]->unread = true;
   }
   return any_read;
 }
@@ -230,6 +272,7 @@ UnreadGradients FindUnreadGradients(const AnalysisContext& m) {
   }
   const ParameterUpdates updates = FindParameterUpdates(m);
   const std::set<Dims> never_cleared = NeverCleared(all.passes, updates);
+  const Positions never_cleared_at = NeverClearedAt(all.passes, updates);
   if (updates.all_known && !updates.in_backward) {
     MarkCleared(m, updates, all.passes);
   }
@@ -239,7 +282,7 @@ UnreadGradients FindUnreadGradients(const AnalysisContext& m) {
   bool all_add = true;
   for (BackwardPass& pass : all.passes) {
     if (!std::ranges::binary_search(m.steps.steady, pass.step)) continue;
-    any_read |= MarkUnread(updates, never_cleared, pass);
+    any_read |= MarkUnread(updates, never_cleared, never_cleared_at, pass);
     AddNodes(m, pass, found);
     for (const PassNode& node : pass.nodes) {
       for (const StoredGradient& one : node.kept) {

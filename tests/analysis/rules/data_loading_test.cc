@@ -285,12 +285,16 @@ TEST(SyncDataLoadingTest, WhatTheModelComputesIsNoPreparation) {
       Promises(Preparing(4'000, false, "aten::mm"), "sync-data-loading"));
 }
 
-// Batches of 64 samples that an in-process loader makes of such ops.
-Report OneByOne(const std::string& op) {
+// Batches of 64 samples that an in-process loader makes of such ops, each after
+// so many us of code outside ops.
+Report OneByOne(const std::string& op, int64_t code_us = 0) {
   CpuText text;
   for (int step = 0; step < 4; ++step) {
     text.Begin();
-    for (int i = 0; i < 64; ++i) text.Op(op, 40);
+    for (int i = 0; i < 64; ++i) {
+      text.Pass(code_us);
+      text.Op(op, 40 - std::min<int64_t>(code_us, 38));
+    }
     text.Op("inputs=((float[8],float[8])) aten::stack", 440);
     text.EndRange(
         "kind=loader enumerate(DataLoader)#_SingleProcessDataLoaderIter"
@@ -323,6 +327,23 @@ TEST(SyncDataLoadingTest, SamplesFromMemoryNeedNoWorker) {
   // Something is computed for each.
   const Report computed = OneByOne("inputs=(float[999,8]) aten::mul");
   EXPECT_NE(Find(computed, "sync-data-loading")->fix_python.find("num_workers"),
+            std::string::npos);
+}
+
+// torch.tensor() of a short list each; a file takes longer.
+TEST(SyncDataLoadingTest, SamplesFromNumbersNeedNoWorker) {
+  const std::string convert = "inputs=(float[8]) aten::lift_fresh";
+  const Report report = OneByOne(convert, 10);
+  const Finding* finding = Find(report, "sync-data-loading");
+  ASSERT_NE(finding, nullptr);
+  EXPECT_NE(finding->evidence.find("makes 64 samples one by one from Python's "
+                                   "numbers"),
+            std::string::npos)
+      << finding->evidence;
+  EXPECT_TRUE(finding->fix_python.starts_with("make tensors of all samples"))
+      << finding->fix_python;
+  const Report read = OneByOne(convert, 200);
+  EXPECT_NE(Find(read, "sync-data-loading")->fix_python.find("num_workers"),
             std::string::npos);
 }
 

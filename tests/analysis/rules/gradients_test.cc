@@ -346,12 +346,28 @@ TEST(UnreadGradientsTest, WithoutSizesOfUpdatesNeverClearedGradientsTell) {
         Distilled({.adds = true, .updated = update, .reader = "aten::zero_"}),
         kUnread))
         << update;
-    // Gradients of the size are set to None as well.
-    EXPECT_TRUE(IsClean(
+    // Other gradients of the size are set to None.
+    EXPECT_TRUE(Promises(
         Distilled({.adds = true, .frozen = kTrained, .updated = update}),
         kUnread))
         << update;
   }
+}
+
+// Clipping reads and scales gradients of all sizes.
+TEST(UnreadGradientsTest, OfOneSizeThoseThatAreNeverClearedTell) {
+  EXPECT_TRUE(Promises(Distilled({.adds = true,
+                                  .frozen = kTrained,
+                                  .reader = "aten::linalg_vector_norm"}),
+                       kUnread));
+  EXPECT_TRUE(Promises(
+      Distilled({.adds = true, .frozen = kTrained, .reader = "aten::mul_"}),
+      kUnread));
+  EXPECT_TRUE(IsClean(Distilled({.adds = true,
+                                 .frozen = kTrained,
+                                 .updated = "TensorList",
+                                 .reader = "aten::zero_"}),
+                      kUnread));
 }
 
 // A critic ([16,32]) that judges what a generator ([64,32]) makes.
