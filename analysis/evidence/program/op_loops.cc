@@ -333,8 +333,19 @@ class LoopFinder {
     // The median of each op: a thread that has to wait for its core takes long
     // for a single one.
     std::map<NameId, std::vector<double>> ops;
+    int64_t part_end_ns = 0;
     for (RowId row : rows) {
-      if (!m_.tree.computes(row) || m_.tree.traits(row).bookkeeping) continue;
+      // The gradient of a part is as large as the whole, zeros for the rest,
+      // and the engine adds up those of all passes. That of the whole is
+      // neither, so what they compute goes with the loop.
+      if (IsAnyOf(m_.trace.name(OpAt(row).name),
+                  {"aten::select_backward", "aten::slice_backward"})) {
+        part_end_ns = OpAt(OutermostOf(m_.trace, row)).end_ns;
+      }
+      if (!m_.tree.computes(row) || m_.tree.traits(row).bookkeeping ||
+          OpAt(row).begin_ns < part_end_ns) {
+        continue;
+      }
       ops[OpAt(row).name].push_back(
           static_cast<double>(OpAt(row).end_ns - OpAt(row).begin_ns));
     }

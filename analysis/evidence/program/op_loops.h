@@ -31,7 +31,8 @@ struct OpLoop {
   int64_t scans = 0;
   double ns = 0;      // of the loop and of its backward pass
   double events = 0;  // its ops, inner ones as well
-  // The part of `ns` that is computing, beyond what calling the ops costs.
+  // The part of `ns` that is computing, beyond what calling the ops costs, and
+  // that one call for all passes would do as well.
   double computing_ns = 0;
 };
 
@@ -39,9 +40,9 @@ struct OpLoop {
 // without anything between, outside the optimizer and the data loader, and
 // whose passes each pick an element of a tensor, read a value, or multiply one
 // row or sample, or add up the elements of a tensor that was taken apart right
-// before. It is a stack of layers, and does not count, if its matrix products or
-// convolutions have several rows or samples, or if the backward pass shows that
-// the passes have weights of their own.
+// before. It is a stack of layers, and does not count, if its matrix products
+// or convolutions have several rows or samples, or if the backward pass shows
+// that the passes have weights of their own.
 std::vector<OpLoop> FindOpLoops(const AnalysisContext& context);
 
 }  // namespace stepscope

@@ -27,7 +27,8 @@ ByThread Outermost(const AnalysisContext& context,
   ByThread by_thread;
   for (const ShortenedOp& one : list) {
     std::vector<ShortenedOp>& kept = by_thread[ops[one.op].thread];
-    if (!kept.empty() && ops[one.op].begin_ns < ops[kept.back().op].end_ns) {
+    // Times may be rounded, so that neighbours overlap by a little.
+    if (!kept.empty() && ops[one.op].end_ns <= ops[kept.back().op].end_ns) {
       continue;
     }
     kept.push_back(one);

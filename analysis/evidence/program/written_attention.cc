@@ -189,11 +189,16 @@ class AttentionFinder {
     }
     const RowId caller = CommonCaller(trace_, one.scores, one.values);
     for (size_t k = first + 1; k < last; ++k) {
-      const RowId call = CallBelow(trace_, leaves[k], caller);
-      // Copies inside the call of a product prepare its operands.
-      if (call == CallBelow(trace_, one.scores, caller) ||
-          call == CallBelow(trace_, one.values, caller) ||
-          RoleOf(call) == Role::kProjection) {
+      RowId call = CallBelow(trace_, leaves[k], caller);
+      // Copies inside the call of a product prepare its operands; of the
+      // second one, also the weights, as to cast them.
+      if (call == CallBelow(trace_, one.values, caller) &&
+          TensorArgument(trace_, leaves[k], 0).dims ==
+              TensorArgument(trace_, one.softmax, 0).dims) {
+        call = leaves[k];
+      } else if (call == CallBelow(trace_, one.scores, caller) ||
+                 call == CallBelow(trace_, one.values, caller) ||
+                 RoleOf(call) == Role::kProjection) {
         continue;
       }
       one.drops |= RoleOf(leaves[k]) == Role::kDropout;

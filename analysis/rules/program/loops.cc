@@ -203,7 +203,8 @@ Verdict CheckIndependentPasses(const AnalysisContext& m,
   finding.where = PlaceOf(m, *order.front().second.longest);
   finding.assumption =
       "at best: one call for all elements takes as long as the call for one "
-      "element, plus what the ops compute beyond 20 us each";
+      "element, plus what the ops compute beyond 20 us each, but for gradients "
+      "of parts (select, slice), each of which is as large as the whole";
   SayFix(order.front().first, reads_values, finding);
   finding.wrong_if =
       "a pass of the loop needs the result of the one before it; "

@@ -47,8 +47,8 @@ std::vector<HostSpan> Stretches(const AnalysisContext& m,
   for (RowId row : ops) {
     const Op& op = m.trace.ops()[row];
     const bool behind = !spans.empty() && spans.back().thread == op.thread;
+    if (behind && op.end_ns <= spans.back().span.end_ns) continue;  // inside
     const int64_t gap = behind ? op.begin_ns - spans.back().span.end_ns : 0;
-    if (behind && gap < 0) continue;  // inside the last one
     if (behind && joined && gap <= kFrameworkGapNs) {
       spans.back().span.end_ns = op.end_ns;
     } else {
@@ -80,31 +80,70 @@ double Cut(const std::vector<HostSpan>& spans, double keep_ns, Edit& edit) {
   return whole;
 }
 
-// Removes the kernels of the loops that are no products.
+// How long `product`, which takes `ns`, would take per position if those of all
+// positions took `merged_ns` each: in one call, what does not depend on the
+// state is one product. Its result shows what it is. If both sides exceed the
+// inner dimension, it is a gradient of weights, and they merge into one. Half
+// of the others are products of the input, which merge, too; the other half are
+// products of the state, which stay as they are.
+double InOneCallNs(const AnalysisContext& m, RowId product, double ns,
+                   double merged_ns) {
+  const MatmulShape shape = CostOf(m.trace, product).matmul;
+  const bool of_weights =
+      m.tree.in_backward(product) && shape.k < std::min(shape.m, shape.n);
+  return of_weights ? merged_ns : (merged_ns + ns) / 2;
+}
+
+// The best rates at which kernels of products run in the recording, in
+// operations per ns, by precision.
+std::map<Precision, double> BestRates(const AnalysisContext& m) {
+  std::map<Precision, double> rates;
+  for (const KernelUse& use : m.kernels.uses) {
+    if (!use.multiplies || use.flops <= 0 || use.ns <= 0) continue;
+    double& best = rates[use.precision];
+    best = std::max(best, use.flops / use.ns);
+  }
+  return rates;
+}
+
+// Removes the kernels of the loops that are no products, and merges the
+// products of named cells, which cuDNN has: those of all positions run at the
+// best rate of the recording.
 void KeepOnlyProducts(const AnalysisContext& m,
                       const std::vector<Recurrence>& all, OneCall& call) {
-  enum class Part : uint8_t { kOther, kCell, kProduct };
+  enum class Part : uint8_t { kOther, kCell, kProduct, kMerged };
   std::vector<Part> parts(m.trace.ops().size(), Part::kOther);
   for (const Recurrence& one : all) {
     for (RowId row : one.ops) parts[row] = Part::kCell;
     for (RowId row : one.nodes) parts[row] = Part::kCell;
-    for (RowId row : one.products) parts[row] = Part::kProduct;
+    for (RowId row : one.products) {
+      parts[row] = one.named ? Part::kMerged : Part::kProduct;
+    }
   }
+  const std::map<Precision, double> rates = BestRates(m);
   for (RowId row = 0; row < parts.size(); ++row) {
     const RowId parent = m.trace.ops()[row].parent;
-    if (parent != kNone && parts[row] != Part::kProduct) {
+    if (parent != kNone && parts[row] < Part::kProduct) {
       parts[row] = std::max(parts[row], parts[parent]);
     }
   }
   for (const KernelUse& use : m.kernels.uses) {
     const RowId op = m.trace.kernels()[use.kernel].op;
     if (op == kNone || parts[op] == Part::kOther) continue;
-    if (parts[op] == Part::kProduct) {
+    double keep_ns = 0;
+    if (parts[op] >= Part::kProduct) {
       call.products_ns += use.ns;
-    } else {
-      call.edit.scales.push_back(Scaled(use, 0));
-      call.saved_ns += use.ns;
+      keep_ns = use.ns;
     }
+    const auto rate = rates.find(use.precision);
+    if (parts[op] == Part::kMerged && use.flops > 0 && use.ns > 0 &&
+        rate != rates.end()) {
+      keep_ns = InOneCallNs(m, use.op, use.ns, use.flops / rate->second);
+      call.merges_products = true;
+    }
+    if (keep_ns == use.ns) continue;
+    call.edit.scales.push_back(Scaled(use, keep_ns / use.ns));
+    call.saved_ns += use.ns - keep_ns;
   }
 }
 
@@ -140,14 +179,7 @@ void MergeProducts(const AnalysisContext& m, const Recurrence& one,
     const double ns = static_cast<double>(op.end_ns - op.begin_ns);
     const double merged = growth.ArithmeticNs(row);
     if (merged < 0 || merged >= ns) continue;
-    // The result of a gate-wide product shows what it is. If both sides exceed
-    // the inner dimension, it is a gradient of weights, and they merge into
-    // one. Half of the others are products of the input, which merge, too; the
-    // other half are products of the state, which stay as they are.
-    const MatmulShape shape = CostOf(m.trace, row).matmul;
-    const bool of_weights =
-        m.tree.in_backward(row) && shape.k < std::min(shape.m, shape.n);
-    const double keep = of_weights ? merged : (merged + ns) / 2;
+    const double keep = InOneCallNs(m, row, ns, merged);
     call.edit.cuts.push_back({.thread = op.thread,
                               .span = {op.begin_ns, op.end_ns},
                               .keep_ns = keep,
@@ -264,14 +296,15 @@ Verdict CheckRnnInPython(const AnalysisContext& m) {
   }
   Illustrate(m, all, finding);
   finding.assumption =
-      m.has_gpu ? "one call needs the same products, and 10 us of host time "
-                  "per position"
-      : call.merges_products
+      call.merges_products
           ? "one call for the whole sequence computes the products of the "
             "input, and those for the gradients of the weights, for all "
             "positions at once, at the best rate of such products"
           : "one call for the whole sequence takes as long as the recorded "
             "products";
+  if (m.has_gpu) {
+    finding.assumption += ", and 10 us of host time per position";
+  }
   SayFix(one, finding);
   finding.wrong_if =
       "the input of a position depends on the output of the one before it, as "

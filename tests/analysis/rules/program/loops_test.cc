@@ -94,6 +94,44 @@ class Loop {
 
 Report Of(How how) { return Loop(std::move(how)).Analyzed(); }
 
+// The loss of each position of some scores, whose gradient is as large as all
+// of them, and which the engine adds up. Each pass takes 10 us, each node `us`,
+// its sum included. The loop begins behind the first select.
+Report OverPositions(const std::string& gradient, int64_t us) {
+  CpuText text;
+  int64_t sequence = 0;
+  for (int step = 0; step < 4; ++step) {
+    text.Op("aten::mm", 2'000);
+    const int64_t first = sequence;
+    for (int i = 0; i < 32; ++i) {
+      text.Op("sequence=" + std::to_string(sequence++) + " aten::select", 3);
+      text.Op("aten::select", 2);  // the label
+      text.Op("aten::nll_loss", 5);
+    }
+    text.Op("aten::sum", 20);
+    for (int64_t number = sequence; number-- > first;) {
+      text.Nested("kind=backward sequence=" + std::to_string(number) +
+                      " autograd::engine::evaluate_function: XBackward0",
+                  us, gradient, us / 2, "aten::add_", us / 2);
+    }
+    text.Op("aten::mm", 2'000);
+    text.EndStep();
+  }
+  return text.Analyzed();
+}
+
+TEST(UnbatchedLoopTest, GradientsOfPartsGoWithTheLoop) {
+  const auto gain = [](const std::string& gradient) {
+    const Report report = OverPositions(gradient, 200);
+    const Finding* finding = Find(report, "unbatched-loop");
+    return finding == nullptr ? -1 : finding->gain.expected_ms;
+  };
+  const double whole = 0.315 + 31 * 0.2;
+  EXPECT_NEAR(gain("aten::select_backward"), whole * 31 / 32, 0.02);
+  // What computes beyond 20 us remains.
+  EXPECT_NEAR(gain("aten::mul"), (whole - 31 * 2 * 0.08) * 31 / 32, 0.02);
+}
+
 TEST(UnbatchedLoopTest, LeavesOnePassOfALoopOverSamples) {
   const Report report = Of({});
   const Finding* finding = Find(report, "unbatched-loop");
