@@ -272,6 +272,7 @@ class Pipeline:
 class Mended:
     why_not: str = ""
     rank: int = -1
+    balanced: bool = False
     before_ms: float = 0
     after_ms: float = 0
     low_ms: float = 0
