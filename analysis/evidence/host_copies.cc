@@ -68,10 +68,17 @@ std::vector<HostCopy> FindHostCopies(const AnalysisContext& context,
   // A copy costs the step nothing while a kernel of any kind runs beside it.
   const std::vector<Span> kernels = KernelSpans(trace, device, false);
 
+  const auto first_issued = std::ranges::find_if(
+      trace.copies(), [](const Copy& copy) { return copy.call != kNone; });
   std::vector<HostCopy> copies;
   for (RowId row = 0; row < trace.copies().size(); ++row) {
     const Copy& copy = trace.copies()[row];
     if (!HostMemoryOf(copy, direction) || copy.device != device) continue;
+    // Issued before the recording began: no step of it did.
+    if (copy.call == kNone && first_issued != trace.copies().end() &&
+        copy.begin_ns < first_issued->begin_ns) {
+      continue;
+    }
     // A copy belongs to the step that issued it, not to the one it runs in.
     const int64_t asked = copy.call == kNone
                               ? copy.begin_ns

@@ -150,7 +150,7 @@ std::string SharedCores(const AnalysisContext& m, int cores, const Edit& edit) {
 
 // What the ops of an in-process loader do.
 struct Picks {
-  // From tensors in memory, or from Python's numbers, for each tensor of a
+  // From tensors in memory, or from Python numbers, for each tensor of a
   // batch: 1 if all samples are picked at once. 0 if the ops do anything else
   // but stack what they pick.
   int64_t count = 0;
@@ -218,7 +218,7 @@ Verdict FireFromMemory(Finding finding, const Picks& picks, double bound_ns) {
   finding.evidence +=
       (picks.from_numbers ? " It makes " : " It takes ") +
       std::to_string(picks.count) + " samples one by one from " +
-      (picks.from_numbers ? "Python's numbers" : "tensors in memory") +
+      (picks.from_numbers ? "Python numbers" : "tensors in memory") +
       ", and stacks them.";
   finding.assumption = "at best: indexing the tensors once takes no time";
   constexpr char kPython[] =

@@ -246,9 +246,8 @@ Verdict CheckLaunchBound(const AnalysisContext& m) {
   }
   if (latency >= kShare * bucket) {
     finding.evidence +=
-        " That the kernels start only some time after their "
-        "launch takes another " +
-        Milliseconds(latency * 1e-6) + ".";
+        " Another " + Milliseconds(latency * 1e-6) +
+        " pass between these launches and the starts of their kernels.";
   }
   if (added > 0) {
     finding.evidence += " Recording adds " + Milliseconds(added * 1e-6) +

@@ -277,7 +277,7 @@ Found Priced(Finding finding, const RankComparison& ranks, const RankRow& row,
                         .high_ms = mended.before_ms - mended.low_ms};
   found.finding.assumption =
       mended.balanced ? "all ranks replayed together, each with the mean of "
-                        "their work: balanced batches, of as many samples"
+                        "their work, as with balanced batches"
                       : "all ranks replayed together, with this one as fast "
                         "as the median of the others";
   if (mended.next_rank >= 0 && mended.next_rank != row.rank) {

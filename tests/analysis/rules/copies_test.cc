@@ -150,8 +150,14 @@ TEST(H2dBlockingTest, IgnoresTheQueueThatWarmUpLeftBehind) {
 }
 
 // A GPU-bound loop whose next batch comes from pinned memory.
-Report Prefetching(int stream, double copy_us) {
+Report Prefetching(int stream, double copy_us, bool has_earlier = false) {
   GpuText run;
+  if (has_earlier) {
+    run.Line(
+        "copy 0..1000000 stream=7 source=pinned destination=device "
+        "bytes=20000000");
+    run.Pass(1000);
+  }
   for (int step = 0; step < 5; ++step) {
     run.OnStream(stream);
     run.Copy(copy_us, "pinned", "device", 20'000'000);
@@ -171,6 +177,16 @@ TEST(H2dBlockingTest, FiresOnUploadsInLineWithTheKernels) {
   EXPECT_NEAR(finding->gain.expected_ms, 1, 0.2);
   EXPECT_NE(finding->fix_cpp.find("recordStream"), std::string::npos);
   EXPECT_EQ(finding->examples.size(), 3u);
+}
+
+// The host ran ahead: what it issued before the recording runs in it.
+TEST(H2dBlockingTest, DoesNotCountTheUploadOfAnEarlierStep) {
+  const Report report = Prefetching(7, 1000, /*has_earlier=*/true);
+  const Finding* finding = Find(report, "h2d-blocking");
+  ASSERT_NE(finding, nullptr);
+  EXPECT_NE(finding->evidence.find("1 upload per step (1.00 ms)"),
+            std::string::npos)
+      << finding->evidence;
 }
 
 TEST(H2dBlockingTest, StaysSilentAboutAPrefetcherOnItsOwnStream) {

@@ -336,7 +336,7 @@ TEST(SyncDataLoadingTest, SamplesFromNumbersNeedNoWorker) {
   const Report report = OneByOne(convert, 10);
   const Finding* finding = Find(report, "sync-data-loading");
   ASSERT_NE(finding, nullptr);
-  EXPECT_NE(finding->evidence.find("makes 64 samples one by one from Python's "
+  EXPECT_NE(finding->evidence.find("makes 64 samples one by one from Python "
                                    "numbers"),
             std::string::npos)
       << finding->evidence;
