@@ -43,13 +43,17 @@ std::vector<double> SteadyMs(const AnalysisContext& context) {
 StepSpread SpreadOf(const AnalysisContext& context) {
   const std::vector<double> ms = SteadyMs(context);
   StepSpread spread;
-  spread.steps = static_cast<int64_t>(ms.size());
-  if (ms.empty()) return spread;
   spread.mean_ms = context.stats.mean_ms;
+  if (context.stats.count == 0) return spread;
+  spread.steps = static_cast<int64_t>(ms.size());
   spread.median_ms = Median(ms);
   spread.min_ms = std::ranges::min(ms);
   spread.max_ms = std::ranges::max(ms);
   spread.batch_size = BatchSize(context.trace);
+  if (context.stats.unprofiled_ms > 0) {
+    spread.recording_ms = spread.mean_ms - context.stats.unprofiled_ms;
+    spread.recording_estimated = context.stats.cost_estimated;
+  }
   return spread;
 }
 
@@ -183,6 +187,39 @@ bool WasNotFollowed(const Edit& advised, const Edit& settings,
   return unchanged;
 }
 
+// Sums, because each finding's gain was predicted alone.
+void SumGains(const std::vector<const Finding*>& followed,
+              Comparison& comparison) {
+  Gain& sum = comparison.predicted;
+  int64_t pairs = std::numeric_limits<int64_t>::max();
+  for (const Finding* finding : followed) {
+    const Gain& gain = finding->gain;
+    if (finding->gain_kind == GainKind::kBound) {
+      comparison.predicted_kind = GainKind::kBound;
+    }
+    sum.expected_ms += gain.expected_ms;
+    sum.low_ms += gain.low_ms;
+    sum.high_ms += gain.high_ms;
+    pairs = std::min(pairs, gain.pairs);
+  }
+  if (!followed.empty()) sum.pairs = pairs;
+  if (comparison.predicted_kind != GainKind::kBound || followed.size() < 2) {
+    return;
+  }
+  for (const Finding* finding : followed) {
+    comparison.predicted_parts.push_back(
+        {finding->id, finding->gain_kind, finding->gain.expected_ms});
+  }
+}
+
+// Bounds of several changes may add up to more than there is, and gains may
+// refer to the mean step, while medians are compared.
+void LimitToStep(double step_ms, Gain& gain) {
+  gain.expected_ms = std::min(gain.expected_ms, step_ms);
+  gain.low_ms = std::min(gain.low_ms, step_ms);
+  gain.high_ms = std::min(gain.high_ms, step_ms);
+}
+
 // The gain predicted for all changes together: by one replay of them all where
 // replay is valid, else the sum of the findings' gains or bounds.
 void Predict(const AnalysisContext& before, const AnalysisContext& after,
@@ -198,34 +235,28 @@ void Predict(const AnalysisContext& before, const AnalysisContext& after,
     std::erase_if(comparison.resolved_findings, not_followed);
     std::erase_if(comparison.reduced_findings, not_followed);
   }
-  std::vector<std::string> followed = comparison.resolved_findings;
-  followed.insert(followed.end(), comparison.reduced_findings.begin(),
-                  comparison.reduced_findings.end());
-  // Sums, because each finding's gain was predicted alone. They are replaced by
-  // one replay of all changes where that is possible.
-  bool bound = false;
-  int64_t pairs = std::numeric_limits<int64_t>::max();
+  std::vector<const Finding*> followed;
   Edit all;
-  for (const std::string& id : followed) {
-    const Finding& finding = *FindingWithGain(report, id);
-    bound |= finding.gain_kind == GainKind::kBound;
-    comparison.predicted.expected_ms += finding.gain.expected_ms;
-    comparison.predicted.low_ms += finding.gain.low_ms;
-    comparison.predicted.high_ms += finding.gain.high_ms;
-    pairs = std::min(pairs, finding.gain.pairs);
-    const auto known = edits.find(id);
-    if (known != edits.end() && !known->second.empty()) {
-      all = Combine(all, known->second.front());
+  for (const auto* ids :
+       {&comparison.resolved_findings, &comparison.reduced_findings}) {
+    for (const std::string& id : *ids) {
+      followed.push_back(FindingWithGain(report, id));
+      const auto known = edits.find(id);
+      if (known != edits.end() && !known->second.empty()) {
+        all = Combine(all, known->second.front());
+      }
     }
   }
-  if (!followed.empty()) comparison.predicted.pairs = pairs;
+  SumGains(followed, comparison);
   comparison.changed_settings = ChangesInWords(settings);
   // With a GPU, a setting alone says too little: advice about the GPU is in the
   // findings' edits.
   const bool replayed = settings != Edit() && before.replay.check().valid &&
                         (!before.has_gpu || !followed.empty());
   if (followed.empty() && !replayed) return;
-  comparison.predicted_kind = bound ? GainKind::kBound : GainKind::kPredicted;
+  const bool bound = comparison.predicted_kind == GainKind::kBound;
+  if (!bound) comparison.predicted_kind = GainKind::kPredicted;
+  // One replay of all changes, where that is possible, instead of the sum.
   if (!bound && (replayed || followed.size() > 1)) {
     // The settings that were made count, not those that were advised.
     if (settings != Edit() && !before.has_gpu) {
@@ -236,6 +267,7 @@ void Predict(const AnalysisContext& before, const AnalysisContext& after,
     all = Combine(all, settings);
     if (all != Edit()) comparison.predicted = PredictDifference(before, all);
   }
+  LimitToStep(comparison.before.median_ms, comparison.predicted);
 }
 
 }  // namespace
@@ -247,12 +279,12 @@ Comparison Compare(const Trace& before, const Trace& after) {
   const AnalysisContext a(before), b(after);
   comparison.before = SpreadOf(a);
   comparison.after = SpreadOf(b);
-  if (a.stats.count == 0 || b.stats.count == 0) {
-    comparison.why_not =
-        std::string(a.stats.count == 0 ? "the first" : "the second") +
-        " trace has no steps";
-    return comparison;
-  }
+  EditsById edits;
+  const Report first = ReportOf(a, &edits);
+  const Report second = ReportOf(b);
+  comparison.incomplete = WhatIsIncomplete(first, second);
+  comparison.why_not = WhyNoSteps(a, b);
+  if (!comparison.why_not.empty()) return comparison;
   const Doubts doubts = DoubtsAbout(a, b);
   const double batch_ratio = BatchRatio(a, b, doubts.model.empty());
   comparison.batch_scale = 1 / batch_ratio;
@@ -262,14 +294,15 @@ Comparison Compare(const Trace& before, const Trace& after) {
   comparison.significant =
       comparison.measured.low_ms > 0 || comparison.measured.high_ms < 0;
 
-  EditsById edits;
-  const Report first = ReportOf(a, &edits);
-  const Report second = ReportOf(b);
-  CompareFindings(first, second, comparison);
-  // What was measured is reported even then; a prediction for another model
-  // would be meaningless.
-  if (doubts.model.empty()) {
-    Predict(a, b, batch_ratio, first, edits, comparison);
+  // No gains are claimed from an incomplete recording, so all findings of the
+  // other one would look resolved or new.
+  if (comparison.incomplete.empty()) {
+    CompareFindings(first, second, comparison);
+    // What was measured is reported even then; a prediction for another model
+    // would be meaningless.
+    if (doubts.model.empty()) {
+      Predict(a, b, batch_ratio, first, edits, comparison);
+    }
   }
 
   CompareTables(a, b, first, second, comparison);

@@ -1,6 +1,7 @@
 #include "engine/compare_programs.h"
 
 #include <algorithm>
+#include <cctype>
 #include <cmath>
 #include <cstdint>
 #include <iterator>
@@ -12,6 +13,7 @@
 #include "engine/edit_settings.h"
 #include "ops/op_arguments.h"
 #include "steps/steady_steps.h"
+#include "words/labels.h"
 #include "words/quantities.h"
 
 namespace stepscope {
@@ -146,6 +148,20 @@ std::string DoubtAboutMachine(const RunInfo& a, const RunInfo& b) {
          b.devices[0].name;
 }
 
+// How the recording is damaged, the first sentence of the finding about it as a
+// clause; empty if it is not.
+std::string DamageOf(const Report& report) {
+  const auto finding = std::ranges::find_if(report.findings, ShowsDamage);
+  if (finding == report.findings.end()) return "";
+  std::string text = finding->evidence.substr(0, finding->evidence.find(". "));
+  if (text.ends_with('.')) text.pop_back();
+  // "The program", but not "CUPTI".
+  if (text.size() > 1 && std::islower(static_cast<unsigned char>(text[1]))) {
+    text[0] = static_cast<char>(std::tolower(text[0]));
+  }
+  return text;
+}
+
 }  // namespace
 
 double BatchRatio(const AnalysisContext& before, const AnalysisContext& after,
@@ -159,6 +175,38 @@ Doubts DoubtsAbout(const AnalysisContext& before,
                    const AnalysisContext& after) {
   return {.model = DoubtAboutModel(before, after),
           .machine = DoubtAboutMachine(before.trace.run(), after.trace.run())};
+}
+
+std::string WhatIsIncomplete(const Report& first, const Report& second) {
+  const std::string a = DamageOf(first), b = DamageOf(second);
+  if (a.empty() && b.empty()) return "";
+  if (!a.empty() && !b.empty()) {
+    return "both traces are incomplete, so only what they hold is compared: " +
+           (a == b ? a : a + "; of the second, " + b);
+  }
+  const bool lacks_gpu = b.empty() ? !first.has_gpu && second.has_gpu
+                                   : !second.has_gpu && first.has_gpu;
+  return std::string(b.empty() ? "the first" : "the second") +
+         " trace is incomplete" +
+         (lacks_gpu ? " and has no GPU events, which the other has" : "") +
+         ", so these are not equal recordings: " + (b.empty() ? a : b);
+}
+
+std::string WhyNoSteps(const AnalysisContext& before,
+                       const AnalysisContext& after) {
+  const bool first = before.stats.count == 0, second = after.stats.count == 0;
+  if (!first && !second) return "";
+  const bool both = first && second;
+  // Marks without length, or on another thread.
+  const bool marked = (first && !before.trace.steps().empty()) ||
+                      (second && !after.trace.steps().empty());
+  return std::string(both    ? "neither trace has "
+                     : first ? "the first trace has no "
+                             : "the second trace has no ") +
+         (marked ? "usable " : "") + "step marks, and nothing in " +
+         (both ? "them" : "it") +
+         " recurs like a step. Call prof.step() (in C++ Step()) once per "
+         "iteration and record again";
 }
 
 }  // namespace stepscope

@@ -1,6 +1,8 @@
-// Whether two Traces are of one program, and how much larger the batches of the
-// second one are.
+// Whether two Traces can be compared: whether they have steps, are complete and
+// of one program, and how much larger the batches of the second one are.
 #pragma once
+
+#include <stepscope/report.h>
 
 #include <string>
 
@@ -22,5 +24,13 @@ struct Doubts {
   std::string machine;  // another CPU or GPU
 };
 Doubts DoubtsAbout(const AnalysisContext& before, const AnalysisContext& after);
+
+// As Comparison::incomplete, from the reports of both Traces.
+std::string WhatIsIncomplete(const Report& first, const Report& second);
+
+// Which Trace has no steps and what to do about it, a clause; empty if both
+// have steps.
+std::string WhyNoSteps(const AnalysisContext& before,
+                       const AnalysisContext& after);
 
 }  // namespace stepscope

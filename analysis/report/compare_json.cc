@@ -34,6 +34,11 @@ void WriteSide(const char* key, const RunInfo& run, const StepSpread& spread,
   json.Close('}');
 }
 
+std::string AllDoubts(const Comparison& c) {
+  const bool both = !c.incomplete.empty() && !c.doubt.empty();
+  return c.incomplete + (both ? "; " : "") + c.doubt;
+}
+
 void WriteRows(const char* key, const std::vector<ComparedTime>& rows,
                JsonText& json) {
   json.Key(key);
@@ -66,7 +71,7 @@ std::string ToJson(const Comparison& comparison) {
   json.Field("batch_scale", c.batch_scale);
   json.Field("significant", c.significant);
   json.Field("shared_ops_frac", c.shared_ops_frac);
-  json.Field("doubt", c.doubt);
+  json.Field("doubt", AllDoubts(c));
   WriteGain("predicted_ms", c.predicted, json);
   json.Field("predicted_kind", GainName(c.predicted_kind));
   json.Texts("resolved_findings", c.resolved_findings);

@@ -9,6 +9,9 @@
 namespace stepscope {
 namespace {
 
+// As the analysis mentions the cost of recording from this share of the step.
+constexpr double kToldCostFrac = 0.05;
+
 std::string Capitalised(std::string text) {
   if (!text.empty()) text[0] = static_cast<char>(std::toupper(text[0]));
   return text;
@@ -16,7 +19,11 @@ std::string Capitalised(std::string text) {
 
 std::string SideText(const RunInfo& run, const StepSpread& spread) {
   std::string text = run.source.empty() ? run.name : run.source;
-  if (spread.steps == 0) return text + "  no steady steps";
+  if (spread.steps == 0) {
+    text += "  no steps";
+    if (spread.mean_ms <= 0) return text;
+    return text + "; the whole recording takes " + Milliseconds(spread.mean_ms);
+  }
   text += "  " + Count(spread.steps, "steady step") + ", median " +
           Milliseconds(spread.median_ms) + " (" + Number(spread.min_ms) +
           " to " + Number(spread.max_ms) + ", mean " + Number(spread.mean_ms) +
@@ -42,19 +49,59 @@ std::string ChangeText(const Gain& gain, const char* interval, double before_ms,
   return text;
 }
 
+// What part of the measured change is recording cost, where it differs between
+// the runs; else empty.
+std::string RecordingCostText(const Comparison& c) {
+  const double first = c.before.recording_ms;
+  const double second = c.after.recording_ms * c.batch_scale;
+  const double more = first - second;
+  const double gained = c.measured.expected_ms;
+  if (std::abs(more) <= kToldCostFrac * c.before.median_ms) return "";
+  std::string text;
+  if (more * gained <= 0) {
+    text = std::string("Recording cost hides a ") +
+           (more < 0 ? "gain" : "loss") + " of about " +
+           Milliseconds(std::abs(more));
+  } else if (std::abs(more) < std::abs(gained)) {
+    text =
+        "About " + Milliseconds(std::abs(more)) + " of that are recording cost";
+  } else {
+    text = "All of that may be recording cost";
+  }
+  const auto of = [](double ms) {
+    return ms > 0 ? Milliseconds(ms) : std::string("none known");
+  };
+  text += ": " + of(first) + " per step in the first run, " + of(second) +
+          " in the second";
+  if (c.before.recording_estimated || c.after.recording_estimated) {
+    text += " (an estimate, good to a factor of 2)";
+  }
+  return text + ". Time both without the profiler.";
+}
+
+// "h2d-pageable (at most 32.6 ms)" where parts of the prediction are known.
+std::string WithPart(const Comparison& c, const std::string& id) {
+  const auto part =
+      std::ranges::find(c.predicted_parts, id, &PredictedPart::id);
+  if (part == c.predicted_parts.end()) return id;
+  return id + (part->kind == GainKind::kBound ? " (at most " : " (predicted ") +
+         Milliseconds(part->expected_ms) + ")";
+}
+
 // `after_ms` is the measured step, normalised to the first batch size.
 void AddPrediction(const Comparison& c, double after_ms,
                    std::vector<VerdictLine>& lines) {
   std::vector<std::string> changes = c.changed_settings;
-  changes.insert(changes.end(), c.resolved_findings.begin(),
-                 c.resolved_findings.end());
-  changes.insert(changes.end(), c.reduced_findings.begin(),
-                 c.reduced_findings.end());
+  for (const auto* ids : {&c.resolved_findings, &c.reduced_findings}) {
+    for (const std::string& id : *ids) changes.push_back(WithPart(c, id));
+  }
   const std::string made = "; changes: " + Listed(changes) + ".";
   if (c.predicted_kind == GainKind::kBound) {
-    lines.push_back({"predicted", "at most " +
-                                      Milliseconds(c.predicted.expected_ms) +
-                                      " faster per step" + made});
+    const bool all = c.predicted.expected_ms >= c.before.median_ms;
+    lines.push_back(
+        {"predicted", "at most " + Milliseconds(c.predicted.expected_ms) +
+                          " faster per step" +
+                          (all ? ", which is the whole step" : "") + made});
     return;
   }
   // Against the first trace's median, as the measured change is.
@@ -83,6 +130,9 @@ void AddVerdict(const Comparison& c, std::vector<VerdictLine>& lines) {
       {"measured",
        ChangeText(c.measured, "95 % interval", c.before.median_ms, after_ms) +
            (c.significant ? "." : "; no significant difference.")});
+  if (const std::string cost = RecordingCostText(c); !cost.empty()) {
+    lines.push_back({"", cost});
+  }
   if (c.batch_normalised) {
     lines.push_back(
         {"", "The batch sizes differ: a step of the second trace has " +
@@ -96,6 +146,10 @@ void AddVerdict(const Comparison& c, std::vector<VerdictLine>& lines) {
   }
   if (c.predicted_kind != GainKind::kNone) {
     AddPrediction(c, after_ms, lines);
+  } else if (!c.incomplete.empty()) {
+    lines.push_back(
+        {"predicted",
+         "nothing, because no gains are claimed from an incomplete trace."});
   } else if (!c.doubt.empty()) {
     lines.push_back(
         {"predicted",
@@ -129,9 +183,13 @@ std::vector<ComparedTime> Normalised(std::vector<ComparedTime> rows,
 }
 
 std::vector<VerdictLine> VerdictOf(const Comparison& c) {
-  std::vector<VerdictLine> lines = {
-      {"before", SideText(c.before_run, c.before)},
-      {"after", SideText(c.after_run, c.after)}};
+  std::vector<VerdictLine> lines;
+  // First, because it is about everything that follows.
+  if (!c.incomplete.empty()) {
+    lines.push_back({"doubt", Capitalised(c.incomplete) + "."});
+  }
+  lines.push_back({"before", SideText(c.before_run, c.before)});
+  lines.push_back({"after", SideText(c.after_run, c.after)});
   if (c.why_not.empty()) {
     AddVerdict(c, lines);
   } else {

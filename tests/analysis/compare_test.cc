@@ -242,11 +242,114 @@ TEST(CompareTest, MarkdownShowsNamesAsTheyAre) {
       << text;
 }
 
-TEST(CompareTest, NeedsStepsOnBothSides) {
-  const Trace none = TraceFromText("op 0..1000 thread=0 aten::mm\n");
-  EXPECT_NE(Compare(none, none).why_not, "");
-  EXPECT_NE(ToText(Compare(none, none)).find("cannot be compared"),
+// Each of three steps takes 10 ms.
+CpuText Steady(const std::string& head) {
+  CpuText text(head);
+  for (int i = 0; i < 3; ++i) {
+    text.Op("aten::bmm", 10'000);
+    text.EndStep();
+  }
+  return text;
+}
+
+TEST(CompareTest, BeginsWithWhatIsMissing) {
+  const Trace cut =
+      Steady(
+          "loss severity=error detail=\"the file is cut off. What follows is "
+          "missing\" truncated-file\n")
+          .Recorded();
+  const Trace whole = Steady("").Recorded();
+  const Comparison first = Compare(cut, whole);
+  EXPECT_TRUE(ToText(first).starts_with(
+      "doubt     The first trace is incomplete, so these are not equal "
+      "recordings: the file is cut off.\nbefore "))
+      << ToText(first);
+  EXPECT_NE(ToJson(first).find("\"doubt\": \"the first trace is incomplete"),
+            std::string::npos)
+      << ToJson(first);
+  EXPECT_NE(ToMarkdown(first).find("- **doubt** The first trace"),
             std::string::npos);
+  EXPECT_NE(Unwrapped(first).find("predicted nothing, because no gains"),
+            std::string::npos);
+  EXPECT_NE(Unwrapped(Compare(whole, cut)).find("The second trace is incomp"),
+            std::string::npos);
+  EXPECT_NE(Unwrapped(Compare(cut, cut)).find("Both traces are incomplete"),
+            std::string::npos);
+  EXPECT_EQ(ToText(Compare(whole, whole)).find("doubt"), std::string::npos);
+}
+
+// No gains are claimed from an incomplete recording. That does not resolve the
+// findings of the other one.
+TEST(CompareTest, AnIncompleteTraceResolvesNoFinding) {
+  const Trace whole = Simulate(Loading()).trace;
+  const Trace cut = Steady("loss severity=error truncated-file\n").Recorded();
+  const Comparison c = Compare(whole, cut);
+  EXPECT_TRUE(c.resolved_findings.empty());
+  EXPECT_EQ(c.predicted_kind, GainKind::kNone);
+  EXPECT_TRUE(Compare(cut, whole).new_findings.empty());
+}
+
+TEST(CompareTest, SaysWhatPartOfTheChangeIsRecordingCost) {
+  const auto recorded = [](int64_t cost_us, int64_t us) {
+    CpuText text("run op_cost_ns=" + std::to_string(cost_us * 1'000) + "\n");
+    for (int i = 0; i < 3; ++i) {
+      text.Op("aten::bmm", us, 6'000);
+      text.EndStep();
+    }
+    return text.Recorded();
+  };
+  // 26 ms with 5 ms of cost, and 16 ms with 1 ms.
+  Comparison c = Compare(recorded(5'000, 20'000), recorded(1'000, 10'000));
+  EXPECT_NEAR(c.before.recording_ms, 5, 0.01);
+  EXPECT_NEAR(c.after.recording_ms, 1, 0.01);
+  EXPECT_NE(Unwrapped(c).find("1.6x. About 4.00 ms of that are recording cost: "
+                              "5.00 ms per step in the first run, 1.00 ms in "
+                              "the second. Time both without the profiler."),
+            std::string::npos)
+      << ToText(c);
+  c.before.recording_estimated = true;
+  EXPECT_NE(Unwrapped(c).find("second (an estimate, good to a factor of 2)."),
+            std::string::npos);
+  c.after.recording_ms = 0;
+  EXPECT_NE(Unwrapped(c).find("About 5.00 ms of that are recording cost: 5.00 "
+                              "ms per step in the first run, none known in"),
+            std::string::npos);
+  c.before.recording_ms = 12;
+  EXPECT_NE(Unwrapped(c).find("All of that may be recording cost: 12.0 ms"),
+            std::string::npos);
+  c.after.recording_ms = 14;
+  EXPECT_NE(Unwrapped(c).find("Recording cost hides a gain of about 2.00 ms"),
+            std::string::npos);
+  // 5 % of 26 ms.
+  c.after.recording_ms = 10.75;
+  EXPECT_EQ(Unwrapped(c).find("ecording cost"), std::string::npos);
+  c.after.recording_ms = 10.65;
+  EXPECT_NE(Unwrapped(c).find("ecording cost"), std::string::npos);
+}
+
+TEST(CompareTest, NeedsStepsOnBothSides) {
+  const Trace none = TraceFromText("op 0..1000000 thread=0 aten::mm\n");
+  const Comparison neither = Compare(none, none);
+  EXPECT_EQ(neither.before.steps, 0);
+  const std::string text = Unwrapped(neither);
+  EXPECT_NE(text.find("before no steps; the whole recording takes 1.00 ms"),
+            std::string::npos)
+      << text;
+  EXPECT_NE(text.find("The steps cannot be compared: neither trace has step "
+                      "marks, and nothing in them recurs like a step. Call "
+                      "prof.step() (in C++ Step()) once per iteration and "
+                      "record again."),
+            std::string::npos)
+      << text;
+  EXPECT_EQ(text.find("steady"), std::string::npos) << text;
+  EXPECT_TRUE(Compare(Steady("").Recorded(), none)
+                  .why_not.starts_with("the second trace has no step marks, "
+                                       "and nothing in it recurs"));
+  // A mark without length.
+  const Trace empty = TraceFromText(
+      "step 5..5 thread=0 number=0\nop 0..1000000 thread=0 aten::mm\n");
+  EXPECT_TRUE(Compare(empty, Steady("").Recorded())
+                  .why_not.starts_with("the first trace has no usable step"));
 }
 
 }  // namespace

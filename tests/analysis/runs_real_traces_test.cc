@@ -67,6 +67,18 @@ TEST(RunsRealTracesTest, PinningBringsWhatWasPredicted) {
   EXPECT_EQ(std::ranges::count(c.resolved_findings, "d2h-pageable"), 1);
   EXPECT_EQ(c.predicted_kind, GainKind::kBound);
   EXPECT_GT(c.predicted.expected_ms, c.measured.expected_ms);
+  // Together they are bounded by the step, not by their sum.
+  EXPECT_LE(c.predicted.expected_ms, c.before.median_ms);
+  ASSERT_EQ(c.predicted_parts.size(), 2u);
+  EXPECT_EQ(c.predicted_parts[0].id, "h2d-pageable");
+  EXPECT_EQ(c.predicted_parts[0].kind, GainKind::kPredicted);
+  EXPECT_EQ(c.predicted_parts[1].kind, GainKind::kBound);
+  const std::string text = ToMarkdown(c);
+  EXPECT_NE(text.find("at most 68.0 ms faster per step, which is the whole "
+                      "step; changes: h2d-pageable (predicted 32.5 ms), "
+                      "d2h-pageable (at most 35.6 ms)."),
+            std::string::npos)
+      << text;
   const Report report = Analyze(*a);
   const auto uploads =
       std::ranges::find(report.findings, "h2d-pageable", &Finding::id);

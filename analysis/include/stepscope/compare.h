@@ -22,12 +22,23 @@ struct ComparedTime {
 
 // Lengths of the steady steps of one Trace.
 struct StepSpread {
-  int64_t steps = 0;  // 0: the Trace has no steps, the rest is unset
+  // 0: the Trace has no steps. Then mean_ms is the length of the recording if
+  // all of it was taken as one step, and the rest is unset.
+  int64_t steps = 0;
   double mean_ms = 0;
   double median_ms = 0;
   double min_ms = 0;
   double max_ms = 0;
   int64_t batch_size = -1;  // samples per step; -1 if the loader is unknown
+  double recording_ms = 0;  // of mean_ms, what recording cost; 0 if unknown
+  bool recording_estimated = false;  // that cost was not measured
+};
+
+// What one change was predicted to gain by itself, per step.
+struct PredictedPart {
+  std::string id;  // of its finding
+  GainKind kind = GainKind::kNone;
+  double expected_ms = 0;
 };
 
 struct Comparison {
@@ -57,9 +68,12 @@ struct Comparison {
   std::vector<std::string> changed_settings;
   // The gain predicted from the first Trace for `resolved_findings`,
   // `reduced_findings` and `changed_settings` together; negative if a loss was
-  // predicted.
+  // predicted. Never more than the step.
   GainKind predicted_kind = GainKind::kNone;
   Gain predicted;
+  // If `predicted` is a bound and of several findings: what they gain, which
+  // may add up to more.
+  std::vector<PredictedPart> predicted_parts;
 
   // As recorded, not multiplied by `batch_scale`.
   // All causes; operators by self time and kernels that differ by at least
@@ -75,6 +89,9 @@ struct Comparison {
   // Why the Traces may be of two programs, in clauses; empty if nothing says
   // so.
   std::string doubt;
+  // Which Trace lost events and how, a clause; empty if none did. Then findings
+  // are not compared, and nothing is predicted.
+  std::string incomplete;
   std::string why_not;  // why steps cannot be compared; empty if they can
 };
 
