@@ -38,7 +38,7 @@ std::vector<Setting> SettingsOf(const Edit& edit, int64_t batch_size);
 // The edit that applies `setting` to the run `before`: Edit() if the run
 // already has it, nullopt if replay cannot express it. For runs with a GPU,
 // only the number of loader workers can be expressed; everything else depends
-// on the activities that its findings name.
+// on the activities that its findings name, whose edits WhatIf takes.
 std::optional<Edit> EditOf(const AnalysisContext& before,
                            const Setting& setting);
 

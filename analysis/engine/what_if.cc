@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <map>
+#include <string_view>
 #include <utility>
 
 #include "context/analysis_context.h"
@@ -47,6 +48,27 @@ bool CanReplay(const DeviceProgram& program, const Edit& edit) {
          (edit.workers > 0 && program.loads_in_process && program.batch_ns > 0);
 }
 
+// What the rules about `setting` call their change; empty for settings whose
+// findings name them themselves.
+std::string_view ChangeOfSetting(const Setting& setting) {
+  if (setting == Setting{"optimizer_step", std::string("fused")}) {
+    return "fused optimizer step";
+  }
+  if (setting == Setting{"memory_format", std::string("channels_last")}) {
+    return "channels-last layout";
+  }
+  return "";
+}
+
+// Whether following `finding` makes exactly the change `setting`.
+bool Makes(const Finding& finding, const Setting& setting) {
+  if (!finding.settings.empty()) {
+    return finding.settings.size() == 1 && finding.settings[0] == setting;
+  }
+  const std::string_view change = ChangeOfSetting(setting);
+  return !change.empty() && ChangeOfRule(finding.id) == change;
+}
+
 }  // namespace
 
 // The analysis of the recording, made once: each prediction is only a replay.
@@ -59,14 +81,35 @@ struct WhatIf::Recording {
     }
     if (!why_not.empty()) return;
     EditsById edits;
-    for (const Finding& finding : ReportOf(context, &edits).findings) {
+    const Report report = ReportOf(context, &edits);
+    for (const Finding& finding : report.findings) {
       const auto known = edits.find(finding.id);
       if (known == edits.end() || known->second.empty()) continue;
       // A bound is no prediction; asked for one, Predict() says that it has
       // none.
       if (finding.gain_kind == GainKind::kBound) continue;
       advised.emplace(finding.id, std::move(known->second.front()));
+      if (std::ranges::count(report.findings, finding.id, &Finding::id) == 1) {
+        findings.push_back(finding);
+      }
     }
+  }
+
+  // nullopt if replay cannot express `setting`. With a GPU, what the setting
+  // acts on may be known from the finding that advises it; Edit() if that one
+  // is among the `followed`.
+  std::optional<Edit> EditFor(const Setting& setting,
+                              const std::vector<std::string>& followed) const {
+    std::optional<Edit> edit = EditOf(context, setting);
+    if (edit && CanReplay(*edit)) return edit;
+    if (!context.has_gpu) return std::nullopt;
+    for (const Finding& finding : findings) {
+      if (!Makes(finding, setting)) continue;
+      return std::ranges::count(followed, finding.id) > 0
+                 ? Edit()
+                 : advised.at(finding.id);
+    }
+    return std::nullopt;
   }
 
   bool CanReplay(const Edit& edit) const {
@@ -79,6 +122,7 @@ struct WhatIf::Recording {
   const AnalysisContext context;
   std::string why_not;
   std::map<std::string, Edit> advised;  // by finding
+  std::vector<Finding> findings;  // those of `advised` with an id of their own
 };
 
 WhatIf::WhatIf(const Trace& trace)
@@ -98,8 +142,9 @@ std::optional<Gain> WhatIf::Predict(const Change& change) const {
     all = Combine(all, known->second);
   }
   for (const Setting& setting : change.settings) {
-    const std::optional<Edit> edit = EditOf(recording_->context, setting);
-    if (!edit || !recording_->CanReplay(*edit)) return std::nullopt;
+    const std::optional<Edit> edit =
+        recording_->EditFor(setting, change.findings);
+    if (!edit) return std::nullopt;
     all = Combine(all, *edit);
   }
   // The run has these settings already.

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "missing_traces.h"
+#include "one_trace.h"
 
 namespace stepscope {
 namespace {
@@ -18,6 +19,19 @@ namespace fs = std::filesystem;
 
 std::string TextOf(const absl::Status& status) {
   return std::string(status.message().data(), status.message().size());
+}
+
+// The damage to the file that `loss` is, as it is said on standard error: the
+// report has the details. Empty for other losses.
+std::string DamageIn(const Loss& loss) {
+  const std::string remedy = ". Copy it again, or record it again";
+  if (loss.name == "truncated-file")
+    return "is truncated; the report covers what could be read" + remedy;
+  if (loss.name == "damaged-file")
+    return "is damaged; the report covers what could be read" + remedy;
+  if (loss.name == "wrong-checksum")
+    return "is damaged; any value in the report may be wrong" + remedy;
+  return "";
 }
 
 // What the paths stand for: traces, each once and not yet read, and the files
@@ -107,9 +121,8 @@ AnalysedTraces AnalyseAll(const Selection& selection, const OnError& on_error,
     // Said on standard error as well: the report may be a file that nobody
     // reads at once.
     for (const Loss& loss : digests[i]->report.losses) {
-      if (loss.name == "truncated-file" || loss.name == "damaged-file" ||
-          loss.name == "wrong-checksum")
-        on_error(paths[i] + ": " + loss.detail);
+      const std::string damage = DamageIn(loss);
+      if (!damage.empty()) on_error(paths[i] + " " + damage);
     }
     analysed.read.push_back(std::move(found.traces[i]));
     analysed.read.back().digest = *std::move(digests[i]);
@@ -125,19 +138,16 @@ AnalysedTraces AnalyseAll(const Selection& selection, const OnError& on_error,
 }
 
 bool ChooseRank(int32_t rank, AnalysedTraces& traces, const OnError& on_error) {
-  std::string found;
-  for (const AnalysedTrace& trace : traces.read) {
-    if (trace.report().run.rank == rank) continue;
-    found +=
-        (found.empty() ? "" : ", ") + std::to_string(trace.report().run.rank);
-  }
+  std::vector<int32_t> found;
+  for (const AnalysedTrace& trace : traces.read)
+    found.push_back(trace.report().run.rank);
   std::erase_if(traces.read, [&](const AnalysedTrace& trace) {
     return trace.report().run.rank != rank;
   });
   traces.missing.clear();
   if (!traces.read.empty()) return true;
-  on_error("no trace of rank " + std::to_string(rank) +
-           "; the paths have traces of these ranks: " + found);
+  on_error("no trace of rank " + std::to_string(rank) + "; " +
+           RanksThere(found));
   return false;
 }
 

@@ -50,11 +50,27 @@ class RankChoice {
   std::pair<int32_t, size_t> lowest_;
 };
 
+// Nothing happened, and the recorder does not say why. A recording of nothing
+// has names of threads, and settings, too.
+bool IsEmpty(const Trace& trace) {
+  return trace.losses().empty() && trace.steps().empty() &&
+         trace.ranges().empty() && trace.ops().empty() &&
+         trace.runtime_calls().empty() && !trace.has_device_work() &&
+         trace.syncs().empty() && trace.overheads().empty() &&
+         trace.python_frames().empty() && trace.allocations().empty() &&
+         trace.communications().empty() && trace.host_usage().empty() &&
+         trace.device_memory().empty() && trace.device_samples().empty();
+}
+
 absl::StatusOr<RankDigest> DigestOrThrow(const std::string& path, size_t index,
                                          const ToldMachine& machine,
                                          RankChoice& choice) {
   absl::StatusOr<Trace> trace = ReadTrace(path);
   if (!trace.ok()) return trace.status();
+  if (IsEmpty(*trace)) {
+    return absl::InvalidArgumentError(path +
+                                      " has no events: was anything recorded?");
+  }
   trace->TellMachine(machine.cores, machine.threads);
   const int32_t rank = trace->run().rank;
   const bool is_drawn = choice.Claim(rank, index);

@@ -26,9 +26,10 @@ struct DrawnRank {
 
 // The digest of each file, in the order of `paths`, or the error of
 // ReadTrace(), or ResourceExhausted where memory ran out, also for that Trace
-// alone. There are as many threads as cores, and each holds one Trace at a
-// time: memory grows with the number of threads, and with the number of ranks
-// only by their digests. `drawn`, if not null, is filled, too.
+// alone, or InvalidArgument for a Trace without events. There are as many
+// threads as cores, and each holds one Trace at a time: memory grows with the
+// number of threads, and with the number of ranks only by their digests.
+// `drawn`, if not null, is filled, too.
 std::vector<absl::StatusOr<RankDigest>> DigestAll(
     const std::vector<std::string>& paths, const ToldMachine& machine = {},
     DrawnRank* drawn = nullptr);

@@ -29,12 +29,33 @@ absl::StatusOr<Trace> ReadOneTrace(const std::string& path) {
 absl::StatusOr<Trace> ReadRank(const std::string& path, int32_t rank) {
   const absl::StatusOr<ResolvedRun> run = ResolvePath(path);
   if (!run.ok()) return run.status();
+  std::vector<int32_t> found;
   for (const std::string& file : run->trace_files) {
     absl::StatusOr<Trace> trace = ReadTrace(file);
     if (rank < 0 || !trace.ok() || trace->run().rank == rank) return trace;
+    found.push_back(trace->run().rank);
   }
   return absl::NotFoundError(path + " has no trace of rank " +
-                             std::to_string(rank));
+                             std::to_string(rank) + "; " + RanksThere(found));
+}
+
+std::string RanksThere(const std::vector<int32_t>& ranks) {
+  std::string known;
+  for (const int32_t rank : ranks) {
+    if (rank >= 0) known += (known.empty() ? "" : ", ") + std::to_string(rank);
+  }
+  const auto unknown =
+      std::ranges::count_if(ranks, [](int32_t rank) { return rank < 0; });
+  if (known.empty()) {
+    return unknown == 1
+               ? "this trace does not name its rank: leave --rank out"
+               : "these traces do not name their ranks: leave --rank out";
+  }
+  return "the paths have traces of these ranks: " + known +
+         (unknown == 0   ? ""
+          : unknown == 1 ? ", and one that does not name its rank"
+                         : ", and " + std::to_string(unknown) +
+                               " that do not name their ranks");
 }
 
 }  // namespace stepscope

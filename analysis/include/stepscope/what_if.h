@@ -36,7 +36,8 @@ class WhatIf {
 
   // The gain of `change` in ms per step, negative for a loss, 0 if nothing
   // changes. Where `change` sets the batch size, the gain is normalised to the
-  // recorded batch size.
+  // recorded batch size. With a GPU, a setting other than `workers` is what the
+  // finding that advises it changes.
   //
   // nullopt if replay cannot express part of `change`: an unknown setting, one
   // that affects only steps that are not replayed, a finding that the report

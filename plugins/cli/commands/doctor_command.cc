@@ -19,8 +19,8 @@ namespace {
 constexpr Option kOptions[] = {
     {.name = "--python",
      .value = "PATH",
-     .help = "the Python that has torch (default: the active environment's, "
-             "else python3)"},
+     .help = "the Python that has torch (default: STEPSCOPE_PYTHON, else the "
+             "active environment's, else python3)"},
     {.name = "--viewers",
      .value = "PATH",
      .help = "the Python that has TensorBoard (default: the same)"},

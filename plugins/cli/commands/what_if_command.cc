@@ -1,7 +1,9 @@
 #include <algorithm>
+#include <filesystem>
 #include <span>
 #include <string>
 #include <string_view>
+#include <system_error>
 
 #include "command_words.h"
 #include "commands.h"
@@ -28,9 +30,21 @@ constexpr Option kOptions[] = {
      .value = "FILE",
      .help = "write to FILE"}};
 
+// True of "workers=2", unless a file has that name.
+bool IsSetting(const std::string& word) {
+  std::error_code error;
+  return word.find('=') < word.find('/') &&
+         !std::filesystem::exists(word, error);
+}
+
 int RunWhatIf(const CommandWords& given) {
   const auto format = ChoiceOf(given, "--format", kFormats);
   if (!format.ok()) return UsageError(format.status());
+  if (!given.arguments.empty() && IsSetting(given.arguments[0])) {
+    return UsageError(
+        "the trace comes before the settings, so '" + given.arguments[0] +
+        "' cannot be first: stepscope what-if TRACE KEY=VALUE...");
+  }
   const auto change =
       ReadChange(given.value("--finding"),
                  std::span(given.arguments)

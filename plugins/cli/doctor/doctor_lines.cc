@@ -22,7 +22,8 @@ DoctorLine TorchLine(const std::string& python,
             .found = "not installed in " + python,
             .remedy =
                 "pip install torch, or name the Python that has it with "
-                "--python; analysing traces does not need it",
+                "--python or STEPSCOPE_PYTHON; analysing traces does not need "
+                "it",
             .ok = false};
   }
   std::string found = packages.torch_version;
@@ -104,8 +105,9 @@ std::vector<DoctorLine> PackageLines(const AskedPython& torch,
                                      const AskedPython& viewers) {
   std::vector<DoctorLine> lines = {PythonLine(
       "Python", torch,
-      "name the Python that has torch with --python, and the one that has "
-      "TensorBoard with --viewers; C++ programs need neither")};
+      "name the Python that has torch with --python or STEPSCOPE_PYTHON, and "
+      "the one that has TensorBoard with --viewers; C++ programs need "
+      "neither")};
   if (torch.packages.ok())
     lines.push_back(TorchLine(torch.python, *torch.packages));
   if (viewers.python != torch.python) {

@@ -49,6 +49,8 @@ std::string Quoted(std::string_view text) {
 }  // namespace
 
 std::string DefaultPython() {
+  const char* chosen = std::getenv("STEPSCOPE_PYTHON");
+  if (chosen != nullptr && *chosen != '\0') return chosen;
   const char* environment = std::getenv("VIRTUAL_ENV");
   if (environment == nullptr || *environment == '\0') return "python3";
   return std::string(environment) + "/bin/python";

@@ -19,7 +19,8 @@ struct PythonPackages {
   std::vector<std::string> tensorboard_plugins;
 };
 
-// The Python of this shell: the active virtual environment's, else python3.
+// The Python of this shell: STEPSCOPE_PYTHON, else the active virtual
+// environment's, else python3.
 std::string DefaultPython();
 
 // Runs `python` (a path, or a name on PATH) and waits for it. Errors:

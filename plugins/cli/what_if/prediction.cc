@@ -7,8 +7,10 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <numeric>
 #include <optional>
 #include <utility>
+#include <variant>
 
 #include "command_words.h"
 #include "what_if/settings.h"
@@ -29,6 +31,44 @@ std::string Joined(const Change& change) {
   for (const Setting& setting : change.settings)
     text += (text.empty() ? "" : ", ") + ToText(setting);
   return text;
+}
+
+Change WithWorkers(Change change, int64_t count) {
+  for (Setting& setting : change.settings) {
+    if (setting.key == "workers") setting.value = count;
+  }
+  return change;
+}
+
+// Prediction::enough_workers, found by halving: up to there, each worker makes
+// the step shorter.
+int64_t EnoughWorkers(const WhatIf& what_if, const Prediction& prediction) {
+  const std::vector<Setting>& settings = prediction.change.settings;
+  const auto workers = std::ranges::find(settings, "workers", &Setting::key);
+  if (workers == settings.end()) return 0;
+  const int64_t* asked = std::get_if<int64_t>(&workers->value);
+  const double baseline = prediction.baseline_ms;
+  const std::string step = StepMs(baseline - prediction.gain.expected_ms);
+  if (asked == nullptr || prediction.gain.expected_ms <= 0 ||
+      step == StepMs(baseline)) {
+    return 0;
+  }
+  int64_t too_few = 0;
+  int64_t enough = *asked;
+  while (too_few + 1 < enough) {
+    const int64_t count = std::midpoint(too_few, enough);
+    const std::optional<Gain> gain =
+        what_if.Predict(WithWorkers(prediction.change, count));
+    const bool same = gain && StepMs(baseline - gain->expected_ms) == step;
+    (same ? enough : too_few) = count;
+  }
+  return enough < *asked ? enough : 0;
+}
+
+std::string EnoughText(int64_t workers) {
+  if (workers == 0) return "";
+  return workers == 1 ? "; one worker is enough"
+                      : "; " + std::to_string(workers) + " workers are enough";
 }
 
 // Which part of `change` cannot be predicted, and why. WhatIf::Predict() only
@@ -102,6 +142,7 @@ Prediction Predict(const Trace& trace, const Change& change) {
   const WhatIf what_if(trace);
   if (const std::optional<Gain> gain = what_if.Predict(change)) {
     prediction.gain = *gain;
+    prediction.enough_workers = EnoughWorkers(what_if, prediction);
   } else {
     prediction.why_not = WhyNot(what_if, change);
   }
@@ -121,7 +162,8 @@ std::string ToText(const Prediction& prediction) {
          " ms per step, " + StepMs(before / after) +
          (prediction.gain.pairs > 0 ? "x (likely " : "x (roughly ") +
          StepMs(before - prediction.gain.high_ms) + " to " +
-         StepMs(before - prediction.gain.low_ms) + " ms)\n";
+         StepMs(before - prediction.gain.low_ms) + " ms)" +
+         EnoughText(prediction.enough_workers) + "\n";
 }
 
 std::string ToJson(const Prediction& prediction) {

@@ -5,6 +5,7 @@
 #include <stepscope/trace.h>
 #include <stepscope/what_if.h>
 
+#include <cstdint>
 #include <span>
 #include <string>
 #include <string_view>
@@ -16,6 +17,9 @@ struct Prediction {
   double baseline_ms = 0;  // the mean steady step as recorded; 0: no steps
   Gain gain;
   std::string why_not;  // empty if `gain` is predicted
+  // Fewer loader workers than `change` has, with which the step takes as long,
+  // as far as ToText() prints it; 0 if there are none.
+  int64_t enough_workers = 0;
 };
 
 // From "id,id" and words such as "workers=2". Errors: InvalidArgument (no rule

@@ -62,6 +62,10 @@ std::string Values(const Key& key) {
   return "";
 }
 
+bool HasOneValue(const Key& key) {
+  return key.kind != ValueKind::kWhole && key.kind != ValueKind::kReal;
+}
+
 template <typename Number>
 std::optional<Number> NumberIn(std::string_view text) {
   Number number = 0;
@@ -124,9 +128,9 @@ absl::StatusOr<Setting> ParseSetting(const std::string& word) {
   const std::string text =
       equals < word.size() ? word.substr(equals + 1) : std::string();
   if (!ReadValue(*key, text, &setting)) {
-    return absl::InvalidArgumentError(name + " must be " + Values(*key) +
-                                      ", not '" + text + "'; write " + name +
-                                      "=VALUE");
+    return absl::InvalidArgumentError(
+        name + " must be " + Values(*key) + ", not '" + text + "'; write " +
+        name + "=" + (HasOneValue(*key) ? Values(*key) : "VALUE"));
   }
   return setting;
 }

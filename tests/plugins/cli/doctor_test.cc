@@ -142,9 +142,10 @@ TEST(DoctorTextTest, IsOneLineForEachCheck) {
 class DoctorProgramTest : public testing::Test {
  protected:
   int Run(const std::string& environment, const std::string& words) {
-    const Outcome run = RunShell("env -u VIRTUAL_ENV " + environment +
-                                     " '" STEPSCOPE_PROGRAM "' doctor " + words,
-                                 folder_);
+    const Outcome run =
+        RunShell("env -u VIRTUAL_ENV -u STEPSCOPE_PYTHON " + environment +
+                     " '" STEPSCOPE_PROGRAM "' doctor " + words,
+                 folder_);
     out_ = run.out + run.err;
     return run.status;
   }
@@ -187,6 +188,18 @@ TEST_F(DoctorProgramTest, AsksTheViewersOfTheirOwnPython) {
   EXPECT_THAT(out_, ContainsRegex("Python +3\\.11\\.2 \\([^ ]*/trains\\)"));
   EXPECT_THAT(out_, ContainsRegex("ok   viewers +3\\.11\\.2 .*/views\\)"));
   EXPECT_THAT(out_, ContainsRegex("ok   TensorBoard +2\\.21\\.0 .*/views\\)"));
+}
+
+TEST_F(DoctorProgramTest, AsksThePythonThatTheEnvironmentNames) {
+  const std::string named =
+      "STEPSCOPE_PYTHON=" + Python("python 3.11.2\n", "named");
+  Run(named + " VIRTUAL_ENV=/nowhere", "");
+  EXPECT_THAT(out_, ContainsRegex("ok   Python +3\\.11\\.2 \\([^ ]*/named\\)"));
+  EXPECT_THAT(out_, ContainsRegex("torch +not installed in [^ ]*/named -> "));
+  Run(named, "--python " + Python(kAnswer, "given"));
+  EXPECT_THAT(out_, ContainsRegex("ok   Python +3\\.11\\.2 .*/given\\)"));
+  Run("STEPSCOPE_PYTHON= VIRTUAL_ENV=/nowhere", "");
+  EXPECT_THAT(out_, HasSubstr("/nowhere/bin/python does not run"));
 }
 
 TEST_F(DoctorProgramTest, WrongUsageIsStatusTwo) {

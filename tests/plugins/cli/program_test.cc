@@ -17,6 +17,7 @@ namespace {
 
 using testing::HasSubstr;
 using testing::Not;
+using testing::StartsWith;
 
 const char* const kData = STEPSCOPE_TEST_DATA "/traces/";
 
@@ -149,12 +150,42 @@ TEST_F(ProgramTest, RanksOfOneJobAreOneReport) {
   const Outcome none = Run("analyze --rank 7 " + folder_.At("ranks"));
   EXPECT_EQ(none.status, 1);
   EXPECT_THAT(none.err, HasSubstr("traces of these ranks: 0, 1"));
+  EXPECT_THAT(
+      Run("analyze --rank 7 " + folder_.At("ranks") + " " + trace_).err,
+      HasSubstr("these ranks: 0, 1, and one that does not name its rank"));
 
   simdjson::dom::parser parser;
   simdjson::dom::object report;
   const Outcome json = Run("analyze --format json " + folder_.At("ranks"));
   ASSERT_FALSE(parser.parse(json.out).get(report)) << json.out;
   EXPECT_EQ(simdjson::dom::array(report["ranks"]["rows"]).size(), 2u);
+}
+
+TEST_F(ProgramTest, ATraceThatDoesNotNameItsRankIsNotChosenByOne) {
+  for (const char* words : {"analyze --rank 3 ", "report -o - --rank 3 "}) {
+    const Outcome run = Run(words + trace_);
+    EXPECT_EQ(run.status, 1) << words;
+    EXPECT_EQ(run.out, "") << words;
+    EXPECT_THAT(run.err,
+                StartsWith("stepscope: no trace of rank 3; this trace does not "
+                           "name its rank: leave --rank out\n"));
+  }
+  EXPECT_THAT(Run("compare --rank 3 " + trace_ + " " + trace_).err,
+              HasSubstr("this trace does not name its rank"));
+}
+
+TEST_F(ProgramTest, ATraceWithoutEventsIsAnError) {
+  const std::string empty =
+      folder_.Write("empty.json", R"({"traceEvents":[]})");
+  for (const char* words : {"analyze ", "analyze --format json "}) {
+    const Outcome run = Run(words + empty);
+    EXPECT_EQ(run.status, 1) << words;
+    EXPECT_EQ(run.out, "") << words;
+    EXPECT_EQ(run.err, "stepscope: " + empty +
+                           " has no events: was anything recorded?\n");
+  }
+  // It does not spoil the others.
+  EXPECT_EQ(Run("analyze " + empty + " " + trace_).status, 0);
 }
 
 TEST_F(ProgramTest, RanksWithoutATraceAreNamedInEveryFormat) {
@@ -257,9 +288,11 @@ TEST_F(ProgramTest, TruncatedTraceIsAnalysedAndTheLossReported) {
       folder_.Write("cut.json.gz", whole.substr(0, whole.size() / 2));
   const Outcome run = Run("analyze " + cut);
   EXPECT_EQ(run.status, 0);
-  EXPECT_THAT(run.err, HasSubstr("cut.json.gz"));
-  EXPECT_THAT(run.err, HasSubstr("byte"));
+  EXPECT_EQ(run.err, "stepscope: " + cut +
+                         " is truncated; the report covers what could be read. "
+                         "Copy it again, or record it again\n");
   EXPECT_THAT(run.out, HasSubstr("the file is truncated"));
+  EXPECT_THAT(run.out, HasSubstr("byte"));
 }
 
 TEST_F(ProgramTest, NothingReadableIsStatusOneWithFileOffsetAndReason) {

@@ -9,15 +9,17 @@
 #include <algorithm>
 #include <optional>
 #include <string>
+#include <utility>
 
-#include "what_if/settings.h"
 #include "support/shell.h"
 #include "support/temp_folder.h"
+#include "what_if/settings.h"
 
 namespace stepscope::what_if_command_test {
 namespace {
 
 using testing::HasSubstr;
+using testing::Not;
 using testing::StartsWith;
 
 std::string ErrorOf(const std::string& word) {
@@ -58,6 +60,12 @@ TEST(ParseSettingTest, SaysWhatAValueMustBe) {
   EXPECT_THAT(ErrorOf("validation_gradients=true"), HasSubstr("must be false"));
   EXPECT_THAT(ErrorOf("memory_format=contiguous"),
               HasSubstr("must be channels_last"));
+  EXPECT_THAT(ErrorOf("set_to_none=1"),
+              HasSubstr("not '1'; write set_to_none=true"));
+  EXPECT_THAT(ErrorOf("anomaly_mode=off"),
+              HasSubstr("write anomaly_mode=false"));
+  EXPECT_THAT(ErrorOf("optimizer_step"),
+              HasSubstr("write optimizer_step=fused"));
 }
 
 TEST(SettingTextTest, IsJsonAndWhatTheUserWrote) {
@@ -80,6 +88,8 @@ class WhatIfCommandTest : public testing::Test {
   // A loop on the CPU that loads its batches itself.
   const std::string trace_ =
       STEPSCOPE_TEST_DATA "/gallery/sync_data_loading.json.gz";
+  const std::string gpu_ =
+      STEPSCOPE_TEST_DATA "/traces/resnet50_v100_workers0.pt.trace.json.gz";
 };
 
 TEST_F(WhatIfCommandTest, PredictsAsTheLibraryDoes) {
@@ -136,12 +146,9 @@ TEST_F(WhatIfCommandTest, FollowsTheAdviceOfFindings) {
 }
 
 TEST_F(WhatIfCommandTest, SaysWhichSettingCannotBePredicted) {
-  // Of a run with a GPU only the workers can be changed.
-  const std::string gpu =
-      STEPSCOPE_TEST_DATA "/traces/resnet50_v100_workers0.pt.trace.json.gz";
-  EXPECT_EQ(Run(gpu + " workers=2").status, 0);
+  EXPECT_EQ(Run(gpu_ + " workers=2").status, 0);
   const Outcome run =
-      Run("--format json " + gpu + " workers=2 intra_op_threads=4");
+      Run("--format json " + gpu_ + " workers=2 intra_op_threads=4");
   EXPECT_EQ(run.status, 1);
   simdjson::dom::parser parser;
   simdjson::dom::object json;
@@ -153,9 +160,40 @@ TEST_F(WhatIfCommandTest, SaysWhichSettingCannotBePredicted) {
               HasSubstr("cannot express intra_op_threads=4"));
 }
 
+TEST_F(WhatIfCommandTest, WithAGpuASettingIsWhatItsFindingChanges) {
+  for (const auto& [setting, finding] :
+       {std::pair("optimizer_step=fused", "unfused-optimizer"),
+        std::pair("set_to_none=true", "zero-grad-kernels")}) {
+    const Outcome set = Run(gpu_ + " " + setting);
+    EXPECT_EQ(set.status, 0) << set.out;
+    const Outcome advised =
+        Run("--finding " + std::string(finding) + " " + gpu_);
+    EXPECT_EQ(advised.status, 0) << advised.out;
+    EXPECT_EQ(set.out.substr(set.out.find(':')),
+              advised.out.substr(advised.out.find(':')));
+  }
+  const auto step = [&](const std::string& words) {
+    const std::string out = Run(gpu_ + " optimizer_step=fused" + words).out;
+    return out.substr(out.find(": "));
+  };
+  // The same change twice.
+  EXPECT_EQ(step(" --finding unfused-optimizer"), step(""));
+  EXPECT_THAT(Run(gpu_ + " memory_format=channels_last").out,
+              HasSubstr("cannot express memory_format=channels_last"));
+}
+
+TEST_F(WhatIfCommandTest, SaysHowManyWorkersAreEnough) {
+  const std::string one = Run(gpu_ + " workers=1").out;
+  EXPECT_THAT(one, Not(HasSubstr("enough")));
+  const std::string many = Run(gpu_ + " workers=8").out;
+  EXPECT_THAT(many, HasSubstr(" ms); one worker is enough\n"));
+  EXPECT_EQ(many.substr(10, one.size() - 11), one.substr(10, one.size() - 11));
+  EXPECT_THAT(Run(gpu_ + " workers=0").out, Not(HasSubstr("enough")));
+}
+
 TEST_F(WhatIfCommandTest, SaysWhyATraceWithoutStepsGivesNoPrediction) {
-  const Outcome run =
-      Run(STEPSCOPE_TEST_DATA "/traces/alexnet_a100_cuda_sync.json.gz workers=2");
+  const Outcome run = Run(STEPSCOPE_TEST_DATA
+                          "/traces/alexnet_a100_cuda_sync.json.gz workers=2");
   EXPECT_EQ(run.status, 1);
   EXPECT_EQ(run.out, "no prediction: no steps were found\n");
 }
@@ -174,6 +212,8 @@ TEST_F(WhatIfCommandTest, WrongUsageIsStatusTwoAndNamesTheOptions) {
   expect(trace_, SettingKeys());
   expect(trace_ + " wrkers=2", "did you mean 'workers'?");
   expect(trace_ + " workers=two", "not 'two'");
+  expect("workers=2 " + trace_, "the trace comes before the settings");
+  expect("--finding cores-idle workers=2 " + trace_, "'workers=2' cannot be");
   expect("--format xml " + trace_ + " workers=1", "text or json, not 'xml'");
   EXPECT_EQ(Run(folder_.At("none.json") + " workers=1").status, 1);
   EXPECT_THAT(Run("--help").out, HasSubstr("intra_op_threads=N"));
