@@ -47,6 +47,8 @@ constexpr Superseding kSuperseding[] = {
     {"launch-bound", "grad-clip-sync", Overlap::kSameIdle},
     // Both spread or remove the same framework code.
     {"small-batch", "launch-bound", Overlap::kSameIdle, true},
+    // What waits behind the read is the optimizer's launches.
+    {"grad-clip-sync", "unfused-optimizer", Overlap::kOneChange},
     {"h2d-blocking", "h2d-pageable", Overlap::kOneChange},
     {"host-sync", "d2h-pageable", Overlap::kOneChange}};
 

@@ -74,11 +74,11 @@ std::vector<HostCopy> FindHostCopies(const AnalysisContext& context,
   for (RowId row = 0; row < trace.copies().size(); ++row) {
     const Copy& copy = trace.copies()[row];
     if (!HostMemoryOf(copy, direction) || copy.device != device) continue;
-    // Issued before the recording began: no step of it did.
-    if (copy.call == kNone && first_issued != trace.copies().end() &&
-        copy.begin_ns < first_issued->begin_ns) {
-      continue;
-    }
+    // Issued before the recording began: it counts for no step, although it
+    // may hold one up.
+    const bool earlier = copy.call == kNone &&
+                         first_issued != trace.copies().end() &&
+                         copy.begin_ns < first_issued->begin_ns;
     // A copy belongs to the step that issued it, not to the one it runs in.
     const int64_t asked = copy.call == kNone
                               ? copy.begin_ns
@@ -95,7 +95,7 @@ std::vector<HostCopy> FindHostCopies(const AnalysisContext& context,
         {.copy = row,
          .wait = wait_of[row],
          .step = step,
-         .steady = steady[step],
+         .steady = steady[step] && !earlier,
          .on_compute_stream = compute.contains({copy.device, copy.stream}),
          .exposed_ns = span.length() - LengthIn(kernels, span)});
   }

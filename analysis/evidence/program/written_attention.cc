@@ -4,11 +4,13 @@
 
 #include <algorithm>
 #include <array>
+#include <iterator>
 #include <span>
 #include <string_view>
 #include <utility>
 
 #include "evidence/program/plain_name.h"
+#include "ops/backward_nodes.h"
 #include "ops/contains.h"
 #include "ops/op_arguments.h"
 #include "steps/steady_steps.h"
@@ -61,6 +63,13 @@ std::vector<Role> RolesOf(const Trace& trace) {
     }
   }
   return roles;
+}
+
+// The outermost op that is `row` or around it makes a layer of it.
+bool IsOfLayer(const Trace& trace, RowId row) {
+  return IsAnyOf(
+      PlainName(trace.name(trace.ops()[OutermostOf(trace, row)].name)),
+      {"linear", "addmm"});
 }
 
 // The ancestor of `row` whose caller is `caller`.
@@ -173,7 +182,7 @@ class AttentionFinder {
     size_t first = i, last = i;
     while (one.scores == kNone) {
       if (first == 0 || i - first > kMostBetween) return false;
-      if (RoleOf(leaves[--first]) == Role::kProduct) {
+      if (IsProduct(leaves[--first], leaves[i])) {
         one.scores = leaves[first];
       } else if (!MayLieBetween(leaves[first])) {
         return false;
@@ -181,7 +190,7 @@ class AttentionFinder {
     }
     while (one.values == kNone) {
       if (++last >= leaves.size() || last - i > kMostBetween) return false;
-      if (RoleOf(leaves[last]) == Role::kProduct) {
+      if (IsProduct(leaves[last], leaves[i])) {
         one.values = leaves[last];
       } else if (!MayLieBetween(leaves[last])) {
         return false;
@@ -215,6 +224,21 @@ class AttentionFinder {
     return true;
   }
 
+  // A batched product; or, for a single head of a single sample, one of two
+  // matrices, neither of them a layer's weight, with as many scores for each
+  // position as there are positions.
+  bool IsProduct(RowId row, RowId softmax) const {
+    if (RoleOf(row) != Role::kProjection) return RoleOf(row) == Role::kProduct;
+    const TensorShape in = TensorArgument(trace_, softmax, 0);
+    if (in.dims.size() != 2 || in.dims[0] != in.dims[1] ||
+        IsOfLayer(trace_, row)) {
+      return false;
+    }
+    const MatmulShape product = CostOf(trace_, row).matmul;
+    return product.m == in.dims[0] &&
+           (product.n == in.dims[1] || product.k == in.dims[1]);
+  }
+
   bool MayLieBetween(RowId row) const {
     return RoleOf(row) == Role::kBetween || RoleOf(row) == Role::kDropout ||
            RoleOf(row) == Role::kProjection;
@@ -242,10 +266,14 @@ class AttentionFinder {
     if (AddsTrainedBias(one)) return false;
     const Op& first = trace_.ops()[one.scores];
     const Op& last = trace_.ops()[one.values];
+    std::vector<RowId> of_products = context_.backward.Of(first);
+    std::ranges::copy(context_.backward.Of(last),
+                      std::back_inserter(of_products));
     for (RowId node :
          context_.backward.Of(first.thread, {first.begin_ns, last.end_ns})) {
       const std::string_view name = trace_.name(trace_.ops()[node].name);
-      if (Contains(name, "BmmBackward") || Contains(name, "bmmBackward")) {
+      if (Contains(name, "BmmBackward") || Contains(name, "bmmBackward") ||
+          std::ranges::find(of_products, node) != of_products.end()) {
         one.backward_products.push_back(node);
       } else if (Contains(name, "mmBackward") || Contains(name, "MmBackward")) {
         continue;  // of a projection

@@ -297,7 +297,9 @@ constexpr Rule kRules[] = {
      .detect = "a batched product, ops that scale and mask its result, "
                "softmax, perhaps dropout, and a second batched product follow "
                "each other, and sizes, where recorded, show one score per pair "
-               "of positions; or scaled_dot_product_attention runs its "
+               "of positions (products of two matrices without a layer's "
+               "weight, for one head of one sample, count if they make square "
+               "scores); or scaled_dot_product_attention runs its "
                "fallback of single ops. If such chains follow each other with "
                "nothing but projections between, they are heads that run one "
                "by one, and the gain is an upper bound",

@@ -1,8 +1,8 @@
-// Are all elements sorted twice to rank them? Does the backward pass of
-// x[index] sort the index? Sources: the second argsort of a permutation is its
-// inverse, which a scatter writes in one pass; the rank of one element is the
-// number of larger ones. PyTorch's Indexing.cu: with accumulate=True, index_put
-// sorts its indices.
+// Are all elements sorted twice to rank them? Is an index sorted, in the
+// backward pass of x[index] or by index_put? Sources: the second argsort of a
+// permutation is its inverse, which a scatter writes in one pass; the rank of
+// one element is the number of larger ones. PyTorch's Indexing.cu: with
+// accumulate=True, index_put sorts its indices.
 #include <algorithm>
 #include <cstddef>
 #include <map>
@@ -128,30 +128,30 @@ Verdict CheckDoubleArgsort(const AnalysisContext& m) {
 // that, and adds it to a row of x, which is read and written.
 constexpr double kTensors = 3;
 
-// aten::_index_put_impl_ of the node of x[index], with its kernels.
-struct SortedGradient {
+// aten::_index_put_impl_, with its kernels: of the node of x[index], or of the
+// program's own index_put with accumulate=True.
+struct SortedPut {
+  bool of_gradient = false;
   double ns = 0;
   std::vector<const KernelUse*> kernels = {};
 };
 
-// The op that writes the gradient of x[index], if `op` is it or is inside it.
-RowId IndexGradientAround(const Trace& trace, RowId op) {
+// The outermost aten::_index_put_impl_ that is `op` or around it.
+RowId IndexPutAround(const Trace& trace, RowId op) {
   RowId put = kNone;
   for (; op != kNone; op = trace.ops()[op].parent) {
-    const std::string_view name = trace.name(trace.ops()[op].name);
-    if (name.ends_with("index_put_impl_")) put = op;
-    if (name.starts_with("IndexBackward")) return put;
+    if (trace.name(trace.ops()[op].name).ends_with("index_put_impl_")) put = op;
   }
-  return kNone;
+  return put;
 }
 
-std::map<RowId, SortedGradient> FindSortedGradients(const AnalysisContext& m) {
-  std::map<RowId, SortedGradient> found;
+std::map<RowId, SortedPut> FindSortedPuts(const AnalysisContext& m) {
+  std::map<RowId, SortedPut> found;
   for (const KernelUse& use : m.kernels.uses) {
-    const RowId put =
-        IndexGradientAround(m.trace, m.trace.kernels()[use.kernel].op);
+    const RowId put = IndexPutAround(m.trace, m.trace.kernels()[use.kernel].op);
     if (put == kNone) continue;
-    SortedGradient& one = found[put];
+    SortedPut& one = found[put];
+    one.of_gradient = NodeAround(m.trace, put) != kNone;
     one.ns += use.ns;
     one.kernels.push_back(&use);
   }
@@ -166,11 +166,24 @@ std::map<RowId, SortedGradient> FindSortedGradients(const AnalysisContext& m) {
   return found;
 }
 
+// "The backward pass of x[index] sorts the index, 6 times"; counts per step.
+std::string SorterInWords(double gradients, double puts) {
+  constexpr char kGradient[] = "The backward pass of x[index]";
+  constexpr char kPut[] = "ndex_put with accumulate=True";
+  if (gradients > 0 && puts > 0) {
+    return std::string(kGradient) + ", " + MeanCount(gradients, "time") +
+           " per step, sorts the index, as does i" + kPut + ", " +
+           MeanCount(puts, "time");
+  }
+  return (gradients > 0 ? kGradient : std::string("I") + kPut) +
+         " sorts the index, " + MeanCount(gradients + puts, "time");
+}
+
 Verdict CheckSortedIndexGradient(const AnalysisContext& m) {
-  const std::map<RowId, SortedGradient> found = FindSortedGradients(m);
+  const std::map<RowId, SortedPut> found = FindSortedPuts(m);
   if (found.empty()) return Clean();
   Edit edit;
-  double ns = 0, saved = 0;
+  double ns = 0, saved = 0, gradients = 0;
   bool known = m.kernels.peaks.exact;
   RowId longest = found.begin()->first;
   for (const auto& [row, one] : found) {
@@ -187,6 +200,7 @@ Verdict CheckSortedIndexGradient(const AnalysisContext& m) {
     }
     ns += one.ns;
     saved += (1 - factor) * one.ns;
+    gradients += one.of_gradient;
     if (one.ns > found.at(longest).ns) longest = row;
   }
   ns /= m.kernels.steps;
@@ -198,9 +212,9 @@ Verdict CheckSortedIndexGradient(const AnalysisContext& m) {
   finding.examples.push_back(
       {m.steps.windows[SteadyStepAt(m.steps, op.begin_ns)].number, op.begin_ns,
        op.end_ns, OpWithShapes(m.trace, longest)});
+  const double puts = static_cast<double>(found.size()) - gradients;
   finding.evidence =
-      "The backward pass of x[index] sorts the index, " +
-      MeanCount(static_cast<double>(found.size()) / m.kernels.steps, "time") +
+      SorterInWords(gradients / m.kernels.steps, puts / m.kernels.steps) +
       " per step, and adds up the rows of each place one after another. This "
       "takes " +
       Milliseconds(ns * 1e-6) + " per step (" +
@@ -210,17 +224,29 @@ Verdict CheckSortedIndexGradient(const AnalysisContext& m) {
   const RowId forward = node == kNone ? kNone : m.trace.ops()[node].forward;
   finding.where =
       forward == kNone
-          ? std::string("IndexBackward0")
+          ? CallSites(m.trace).Place(op.thread, op.begin_ns, longest)
           : CallSites(m.trace).Place(m.trace.ops()[forward].thread,
                                      m.trace.ops()[forward].begin_ns, forward);
   finding.assumption =
       known ? "atomic additions reach 80 % of the memory bandwidth; " +
                   PeaksInWords(m.kernels.peaks)
             : "at best: atomic additions take no time";
-  finding.fix_python =
-      "x.index_select(0, index) in place of x[index]: its backward pass adds "
-      "with atomics, and sorts nothing";
-  finding.fix_cpp = "x.index_select(0, index) in place of x.index({index})";
+  if (gradients > 0) {
+    finding.fix_python =
+        "x.index_select(0, index) in place of x[index]: its backward pass adds "
+        "with atomics, and sorts nothing";
+    finding.fix_cpp = "x.index_select(0, index) in place of x.index({index})";
+  }
+  if (puts > 0) {
+    const std::string behind = gradients > 0 ? "; " : "";
+    finding.fix_python += behind +
+                          "x.index_add_(0, index, rows) in place of "
+                          "x.index_put_((index,), rows, accumulate=True): it "
+                          "adds with atomics";
+    finding.fix_cpp += behind +
+                       "x.index_add_(0, index, rows) in place of "
+                       "x.index_put_({index}, rows, true)";
+  }
   finding.wrong_if =
       "results must be the same bit by bit (atomics add in any order), or a "
       "few rows are taken nearly always";
@@ -230,7 +256,8 @@ Verdict CheckSortedIndexGradient(const AnalysisContext& m) {
 
 constexpr Rule kRules[] = {
     {.id = "sorted-index-gradient",
-     .question = "Does the backward pass of x[index] sort the index?",
+     .question = "Is an index sorted, in the backward pass of x[index] or by "
+                 "index_put?",
      .runs = Runs::kGpuOnly,
      .needs = {Kind::kKernel, Kind::kOp},
      .causes = {Cause::kCompute},
@@ -241,15 +268,18 @@ constexpr Rule kRules[] = {
                   "https://docs.pytorch.org/docs/stable/generated/"
                   "torch.use_deterministic_algorithms.html",
      .detect =
-         "aten::_index_put_impl_ in the node of x[index] launches "
-         "indexing_backward_kernel, which needs the index sorted, and moving "
-         "the gradient three times at 80 % of the memory bandwidth takes 1 % "
+         "aten::_index_put_impl_, in the node of x[index] or called with "
+         "accumulate=True, launches indexing_backward_kernel, which needs the "
+         "index sorted, and moving the rows three times at 80 % of the memory "
+         "bandwidth takes 1 % "
          "of the step less (where sizes or the device are unknown: the kernels "
          "take 1 %)",
      .avoid = "the kernels are others, as of masks or of index_select",
-     .fix_cpp = "index_select",
-     .fix_python = "index_select",
-     .change = "index_select in place of x[index]"},
+     .fix_cpp = "index_select in place of x[index], index_add_ in place of "
+                "index_put_",
+     .fix_python = "index_select in place of x[index], index_add_ in place of "
+                   "index_put_",
+     .change = "indices that are not sorted"},
     {.id = "double-argsort",
      .question = "Are all elements sorted twice to rank them?",
      .needs = {Kind::kOp, Kind::kOpShapes},

@@ -1,5 +1,6 @@
 #include "analysis/rules/rule_testing.h"
 #include "support/compute_text.h"
+#include "support/cpu_text.h"
 
 namespace stepscope::attention_test {
 namespace {
@@ -19,6 +20,7 @@ struct How {
   int heads = 1;               // one after the other
   std::string mask = "64,64";  // that is added to the scores
   std::string length = "64";   // in place of 64 in all sizes
+  bool casts = false;          // the weights, in the call of the second product
 };
 
 class Attention {
@@ -76,7 +78,10 @@ class Attention {
     Op("aten::_softmax", "8,64,64", 400, Number(4));
     text_.End("aten::softmax", "", how_.on_gpu ? 12 : 402, Number(4));
     if (how_.projects) Op("aten::mm", "512,256|256,32", 200);
+    if (how_.casts) text_.Begin();
+    if (how_.casts) Op("aten::copy_", "8,64,64|8,64,64", 200);
     Op("aten::bmm", how_.values + "|8,64,32", 500, Number(5));
+    if (how_.casts) text_.End("aten::matmul", "", 2);
   }
   void Node(const std::string& name, int of, const std::string& op, double us) {
     text_.Begin();
@@ -161,6 +166,48 @@ TEST(AttentionByHandTest, RemovesTheKernelsOnAGpu) {
   EXPECT_EQ(finding->gain_kind, GainKind::kPredicted);
   EXPECT_NEAR(finding->gain.expected_ms, 1.5, 0.05);
   EXPECT_NE(finding->fix_python.find("bfloat16"), std::string::npos);
+}
+
+TEST(AttentionByHandTest, CastsOfTheWeightsAreNotNeeded) {
+  const Report report = Of({.on_gpu = true, .casts = true});
+  const Finding* finding = Find(report, "attention-by-hand");
+  ASSERT_NE(finding, nullptr);
+  EXPECT_NEAR(finding->gain.expected_ms, 1.7, 0.05);
+}
+
+// One head of one sample; `layer`: the scores come from a layer.
+Report OfMatrices(bool layer, const std::string& keys = "64") {
+  CpuText text;
+  const std::string scores = "float[64," + keys + "]";
+  for (int step = 0; step < 4; ++step) {
+    for (int head = 0; head < 8; ++head) {
+      const std::string product =
+          "inputs=(float[64,16],float[16," + keys + "]) aten::mm";
+      if (layer) {
+        text.Nested("aten::linear", 210, product, 200);
+      } else {
+        text.Op(product, 200);
+      }
+      text.Op("inputs=(" + scores + ") aten::div", 100);
+      text.Op("inputs=(" + scores + ") aten::_softmax", 300);
+      text.Op("inputs=(" + scores + ",float[" + keys + ",16]) aten::mm", 200);
+    }
+    text.Op("aten::sort", 3'000);
+    text.EndStep();
+  }
+  return text.Analyzed();
+}
+
+TEST(AttentionByHandTest, AHeadOfASampleMultipliesTwoMatrices) {
+  const Report report = OfMatrices(false);
+  const Finding* finding = Find(report, "attention-by-hand");
+  ASSERT_NE(finding, nullptr);
+  EXPECT_EQ(finding->severity, FindingSeverity::kCritical);
+  EXPECT_NE(finding->evidence.find("8 heads in a row"), std::string::npos)
+      << finding->evidence;
+  // A layer's outputs, and as many as of another number of classes.
+  EXPECT_TRUE(IsClean(OfMatrices(true), "attention-by-hand"));
+  EXPECT_TRUE(IsClean(OfMatrices(false, "10"), "attention-by-hand"));
 }
 
 TEST(AttentionByHandTest, InferenceHasOnlyTheForwardPass) {

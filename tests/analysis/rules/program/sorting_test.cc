@@ -47,8 +47,9 @@ TEST(DoubleArgsortTest, OneSortOrTwoOfScores) {
 }
 
 // Steps of 5 ms of products on a GPU, and the gradient of x[index] for 100000
-// rows of 128 in 3 ms.
-Report Gathered(const std::string& kernel, const std::string& rows) {
+// rows of 128 in 3 ms; or the program's own op.
+Report Gathered(const std::string& kernel, const std::string& rows,
+                const std::string& own = "") {
   ComputeText text;
   for (int i = 0; i < 3; ++i) {
     text.Op("aten::mm", "", {{"ampere_bf16_s16816gemm_bf16_nn", 5'000}});
@@ -58,7 +59,11 @@ Report Gathered(const std::string& kernel, const std::string& rows) {
             "(float[20000,128],Scalar," + rows +
                 ",Scalar=\"True\",Scalar=\"True\")",
             {{"cub::DeviceRadixSortOnesweepKernel", 500}, {kernel, 2'500}});
-    text.End("IndexBackward0", "", 0, "kind=backward");
+    if (own.empty()) {
+      text.End("IndexBackward0", "", 0, "kind=backward");
+    } else {
+      text.End(own);
+    }
     text.EndStep();
   }
   return text.Analyzed();
@@ -81,6 +86,18 @@ TEST(SortedIndexGradientTest, IsABoundWithoutSizes) {
   const Finding* finding = Find(report, "sorted-index-gradient");
   ASSERT_NE(finding, nullptr);
   EXPECT_EQ(finding->gain_kind, GainKind::kBound);
+}
+
+TEST(SortedIndexGradientTest, TheProgramMayCallIndexPutItself) {
+  const Report report =
+      Gathered(kSorted, "float[100000,128]", "aten::index_put_");
+  const Finding* finding = Find(report, "sorted-index-gradient");
+  ASSERT_NE(finding, nullptr);
+  EXPECT_NE(finding->evidence.find("Index_put with accumulate=True sorts"),
+            std::string::npos)
+      << finding->evidence;
+  EXPECT_TRUE(finding->fix_python.starts_with("x.index_add_(0, index, rows)"))
+      << finding->fix_python;
 }
 
 TEST(SortedIndexGradientTest, StaysSilentAboutOtherKernels) {
