@@ -192,6 +192,25 @@ std::string Assumption(const AnalysisContext& context, const Plan& plan,
          "; how fast they can be was not recorded";
 }
 
+// What the changes are, in their order. `all`: what they are together, which is
+// less where two of them set the same.
+std::vector<std::string> InOrder(const PlannedChanges& changes,
+                                 const std::vector<std::string>& all) {
+  std::vector<std::string> order;
+  const auto add = [&](const std::string& words) {
+    if (std::ranges::count(order, words) == 0) order.push_back(words);
+  };
+  for (const PlannedChange& change : changes) {
+    const std::vector<std::string> own = ChangesInWords(*change.variant);
+    if (own.empty()) add(ChangeOfRule(change.found->finding.id));
+    for (const std::string& words : own) {
+      if (std::ranges::count(all, words) > 0) add(words);
+    }
+  }
+  std::ranges::for_each(all, add);
+  return order;
+}
+
 // Says in the evidence of a finding that the plan takes another variant than
 // the finding prints, and why.
 void TellVariant(const Replay& replay, const PlannedChanges& changes,
@@ -228,14 +247,7 @@ Plan MakePlan(const AnalysisContext& context,
   for (const PlannedChange& change : changes) {
     plan.ids.push_back(change.found->finding.id);
   }
-  plan.changes = ChangesInWords(all);
-  for (const PlannedChange& change : changes) {
-    if (!ChangesInWords(*change.variant).empty()) continue;
-    std::string words = ChangeOfRule(change.found->finding.id);
-    if (std::ranges::count(plan.changes, words) == 0) {
-      plan.changes.push_back(std::move(words));
-    }
-  }
+  plan.changes = InOrder(changes, ChangesInWords(all));
   plan.settings = SettingsOf(all, BatchSize(context.trace));
   // Of all changes at once: single gains do not add up.
   Gain gain = PredictGain(context, all);

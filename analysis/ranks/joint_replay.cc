@@ -400,6 +400,70 @@ double NoiseOfGain(const std::vector<double>& before,
   return 2 * std::sqrt(squares / (count - 1) / count);
 }
 
+// Waits that are not seen to hold up what follows are replayed as work, which
+// nobody would be spared: the mean over ranks and steps.
+double UnseenMs(const std::vector<RankDigest>& ranks,
+                const RankComparison& comparison) {
+  double stalled_ns = 0;
+  for (const RankDigest& rank : ranks) {
+    std::vector<Span> stalls;
+    for (const RankCollective& one : rank.collectives) {
+      if (one.stalled_ns <= 0) continue;
+      stalls.push_back({one.end_ns - one.stalled_ns, one.end_ns});
+    }
+    stalled_ns += static_cast<double>(Length(Merge(std::move(stalls))));
+  }
+  return std::max(
+      0.0, comparison.waiting_ms - stalled_ns * 1e-6 /
+                                       static_cast<double>(ranks.size()) /
+                                       static_cast<double>(comparison.steps));
+}
+
+// Why the ranks cannot be replayed together; "" if they may.
+std::string WhyNotReplayed(const std::vector<RankDigest>& ranks,
+                           const RankComparison& comparison) {
+  if (!comparison.pipelines.empty() ||
+      std::ranges::any_of(ranks, [](const RankDigest& rank) {
+        return !MessageGroups(rank).empty();
+      })) {
+    return "messages between two ranks are not replayed";
+  }
+  if (comparison.steps < static_cast<int64_t>(kLeastSteps)) {
+    return "there are too few common steps";
+  }
+  if (UnseenMs(ranks, comparison) > kMostError * comparison.step_ms) {
+    return "the recording does not show what the ranks wait for";
+  }
+  size_t collectives = 0;
+  for (const RankDigest& rank : ranks) collectives += rank.collectives.size();
+  return collectives > kMostCollectives
+             ? "there are too many collectives; record fewer steps"
+             : "";
+}
+
+// The world with the change: as expected, and at its best and worst.
+struct Changed {
+  std::optional<Outcome> after, fastest, slowest;
+};
+Changed Change(const World& world, size_t slow,
+               const std::vector<size_t>& peers, bool balanced) {
+  if (balanced) {
+    std::vector<size_t> alike = peers;
+    alike.push_back(slow);
+    const World other = Balanced(world, alike);
+    const std::optional<Outcome> after = Simulation(other).Run();
+    return {after, after, after};
+  }
+  std::vector<const Program*> programs;
+  for (size_t r : peers) programs.push_back(&world.programs[r]);
+  const auto mend = [&](const Pick& pick) {
+    World other = world;
+    other.programs[slow] = Mended(world.programs[slow], programs, pick);
+    return Simulation(other).Run();
+  };
+  return {mend(Median), mend(Least), mend(Most)};
+}
+
 }  // namespace
 
 void MendSlowest(const std::vector<RankDigest>& ranks,
@@ -411,38 +475,8 @@ void MendSlowest(const std::vector<RankDigest>& ranks,
   };
   const size_t slow = MostWaitedFor(ranks, comparison);
   if (slow >= ranks.size()) return cannot("no rank waits for another");
-  if (!comparison.pipelines.empty() ||
-      std::ranges::any_of(ranks, [](const RankDigest& rank) {
-        return !MessageGroups(rank).empty();
-      })) {
-    return cannot("messages between two ranks are not replayed");
-  }
-  if (comparison.steps < static_cast<int64_t>(kLeastSteps)) {
-    return cannot("there are too few common steps");
-  }
-  double stalled_ns = 0;
-  for (const RankDigest& rank : ranks) {
-    std::vector<Span> stalls;
-    for (const RankCollective& one : rank.collectives) {
-      if (one.stalled_ns <= 0) continue;
-      stalls.push_back({one.end_ns - one.stalled_ns, one.end_ns});
-    }
-    stalled_ns += static_cast<double>(Length(Merge(std::move(stalls))));
-  }
-  // Waits that are not seen to hold up what follows are replayed as work, which
-  // nobody would be spared.
-  const double unseen_ms =
-      std::max(0.0, comparison.waiting_ms -
-                        stalled_ns * 1e-6 / static_cast<double>(ranks.size()) /
-                            static_cast<double>(comparison.steps));
-  if (unseen_ms > kMostError * comparison.step_ms) {
-    return cannot("the recording does not show what the ranks wait for");
-  }
-  size_t collectives = 0;
-  for (const RankDigest& rank : ranks) collectives += rank.collectives.size();
-  if (collectives > kMostCollectives) {
-    return cannot("there are too many collectives; record fewer steps");
-  }
+  std::string why_not = WhyNotReplayed(ranks, comparison);
+  if (!why_not.empty()) return cannot(std::move(why_not));
   const Recording recording(ranks, matched, offsets);
   const World world = recording.Make();
   const std::optional<Outcome> before = Simulation(world).Run();
@@ -457,48 +491,32 @@ void MendSlowest(const std::vector<RankDigest>& ranks,
   }
   const Program& own = world.programs[slow];
   const Shape shape = recording.ShapeOf(slow, own);
-  std::vector<size_t> alike = {slow};
-  std::vector<const Program*> peers;
+  std::vector<size_t> peers;
   for (size_t r = 0; r < ranks.size(); ++r) {
     if (r != slow && recording.ShapeOf(r, world.programs[r]) == shape) {
-      alike.push_back(r);
-      peers.push_back(&world.programs[r]);
+      peers.push_back(r);
     }
   }
   if (peers.empty() || own.empty()) {
     return cannot("no other rank runs the same collectives");
   }
-  const int32_t rank = ranks[slow].report.run.rank;
-  const bool balanced = HasLargerBatches(
-      comparison, *std::ranges::find(comparison.rows, rank, &RankRow::rank));
-  const auto mend = [&](const Pick& pick) {
-    World other = world;
-    other.programs[slow] = Mended(own, peers, pick);
-    return Simulation(other).Run();
-  };
-  std::optional<Outcome> after, fastest, slowest;
-  if (balanced) {
-    const World other = Balanced(world, alike);
-    after = fastest = slowest = Simulation(other).Run();
-  } else {
-    after = mend(Median);
-    fastest = mend(Least);
-    slowest = mend(Most);
-  }
+  MendedRank mended{.rank = ranks[slow].report.run.rank};
+  mended.balanced = HasLargerBatches(
+      comparison,
+      *std::ranges::find(comparison.rows, mended.rank, &RankRow::rank));
+  const auto [after, fastest, slowest] =
+      Change(world, slow, peers, mended.balanced);
   if (!after || !fastest || !slowest) {
     return cannot("the order of the collectives is unknown");
   }
-  MendedRank& mended = comparison.mended;
-  mended.rank = rank;
-  mended.balanced = balanced;
   // In terms of the recorded step, whose length the replay misses by `error`.
   const double to_ms = 1e-6 / (1 + error);
   mended.before_ms = before->mean() * to_ms;
   mended.after_ms = std::min(after->mean() * to_ms, mended.before_ms);
   const double noise = NoiseOfGain(before->step_ns, after->step_ns) * 1e-6 +
                        std::abs(error) * (mended.before_ms - mended.after_ms);
-  mended.low_ms =
-      std::min(fastest->mean() * to_ms, mended.after_ms) - noise - unseen_ms;
+  mended.low_ms = std::min(fastest->mean() * to_ms, mended.after_ms) - noise -
+                  UnseenMs(ranks, comparison);
   mended.high_ms =
       std::min(std::max(slowest->mean() * to_ms, mended.after_ms) + noise,
                mended.before_ms);
@@ -508,6 +526,7 @@ void MendSlowest(const std::vector<RankDigest>& ranks,
     mended.next_rank =
         ranks[static_cast<size_t>(pace - after->last.begin())].report.run.rank;
   }
+  comparison.mended = mended;
 }
 
 }  // namespace stepscope

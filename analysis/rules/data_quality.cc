@@ -7,6 +7,7 @@
 #include <cmath>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "context/rule.h"
 #include "device/backlog.h"
@@ -59,6 +60,21 @@ int64_t BadTimes(const Trace& trace, int64_t& rows) {
   count(trace.copies());
   count(trace.memsets());
   return bad;
+}
+
+// What makes recording cheaper: the options that are on, or else `other`.
+std::string RecordLess(const AnalysisContext& m, const std::string& other) {
+  std::vector<std::string> on;
+  if (!m.trace.python_frames().empty()) on.push_back("with_stack");
+  if (!m.trace.allocations().empty()) on.push_back("profile_memory");
+  std::string text =
+      on.empty() ? other : "turn " + ListedWithAnd(on) + " off, or " + other;
+  if (m.trace.watched(Kind::kOpShapes)) {
+    text +=
+        "; record_shapes costs time, too, but without it rules about sizes "
+        "say nothing";
+  }
+  return text;
 }
 
 Verdict CheckCaptureIncomplete(const AnalysisContext& m) {
@@ -199,10 +215,8 @@ Verdict CheckObserverLive(const AnalysisContext& m) {
                         Milliseconds(profiler_ns * 1e-6) +
                         " of the recorded step.";
   }
-  finding.fix_cpp =
-      "turn record_shapes, profile_memory and with_stack off, or record fewer "
-      "active steps";
-  finding.fix_python = finding.fix_cpp;
+  finding.fix_cpp = finding.fix_python =
+      RecordLess(m, "record fewer active steps");
   finding.wrong_if =
       "something else slowed the machine down during the recorded steps";
   return Fire(std::move(finding));
@@ -233,9 +247,7 @@ Verdict CheckObserverEstimate(const AnalysisContext& m) {
       (distrusted ? " No gain is predicted from a recording that distorts the "
                     "step so much; gains are upper bounds."
                   : "");
-  finding.fix_cpp = finding.fix_python =
-      "turn record_shapes, profile_memory and with_stack off, or record with "
-      "stepscope";
+  finding.fix_cpp = finding.fix_python = RecordLess(m, "record with stepscope");
   finding.wrong_if = "the step takes as long without the profiler";
   return Fire(std::move(finding));
 }

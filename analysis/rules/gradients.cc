@@ -71,7 +71,8 @@ Verdict CheckZeroGrad(const AnalysisContext& m) {
       "call optimizer.zero_grad(), which sets gradients to None by default, "
       "not zero_grad(/*set_to_none=*/false)";
   finding.fix_python =
-      "call optimizer.zero_grad(set_to_none=True), which is the default";
+      "call optimizer.zero_grad(set_to_none=True), the default since torch "
+      "2.0: drop set_to_none=False";
   finding.wrong_if = "gradients are accumulated over several backward passes";
   return Fire(std::move(finding), Edit{.drop_zero_grad = true}, zero + add);
 }

@@ -64,14 +64,15 @@ Verdict AskForCores(const AnalysisContext& m, double parallel) {
                      Milliseconds(parallel * 1e-6) + " of the step (" +
                      Percent(parallel / m.step_ns()) +
                      "), but the recording shows neither how many threads they "
-                     "use nor how many cores are usable. On one thread they "
-                     "take 1.9 times as long as on two.";
+                     "use nor how many cores are usable. With a thread per "
+                     "core, which is the default, nothing is gained; on one "
+                     "thread they take 1.9 times as long as on two.";
   finding.assumption = "at best: ops run on one thread, and two cores are free";
   finding.fix_cpp =
-      "compare at::get_num_threads() with the usable cores; analyze --cores N "
-      "--threads T predicts what more threads gain";
+      "if at::get_num_threads() is less than the usable cores, analyze --cores "
+      "N --threads T predicts what more threads gain";
   finding.fix_python =
-      "compare torch.get_num_threads() with len(os.sched_getaffinity(0)); "
+      "if torch.get_num_threads() is less than len(os.sched_getaffinity(0)), "
       "analyze --cores N --threads T predicts what more threads gain";
   finding.wrong_if = "there are as many threads as cores, which is the default";
   return Fire(Found{.finding = std::move(finding),

@@ -192,76 +192,122 @@ double WaitsPerStep(const AnalysisContext& m) {
       .count;
 }
 
-Verdict CheckLaunchBound(const AnalysisContext& m) {
-  const double step = m.step_ns();
-  const double dispatch = m.MeanNs(Cause::kDispatch);
-  const double calls = m.CallsPerStep();
-  double host_code = m.MeanNs(Cause::kHostCode);
+// What starting ops and kernels takes, per step.
+struct Launching {
+  double calls = 0;
+  double dispatch_ns = 0, host_ns = 0;  // inside ops and between them
+  double starting_ns = 0;  // of both, what starting the calls takes at most
+  double added_ns = 0;     // of that, by recording
+  double latency_ns = 0;   // from late launches to the starts of their kernels
+  double idle_ns() const { return dispatch_ns + host_ns; }
+  double own_ns() const { return std::max(0.0, starting_ns - added_ns); }
+};
+
+// nullopt if ops and code between them take too little to matter.
+std::optional<Launching> MeasureLaunching(const AnalysisContext& m) {
+  Launching found{.calls = m.CallsPerStep(),
+                  .dispatch_ns = m.MeanNs(Cause::kDispatch),
+                  .host_ns = m.MeanNs(Cause::kHostCode)};
+  const double least = kShare * m.step_ns();
   // MeasureOwnCode() takes long.
-  if (dispatch + host_code < kShare * step ||
-      (!m.has_gpu && calls < kLaunches) ||
+  if (found.idle_ns() < least || (!m.has_gpu && found.calls < kLaunches) ||
       m.ShareOfStepsWith(Cause::kDispatch, 0) < 2.0 / 3) {
-    return Clean();
+    return {};
   }
   // Longer pauses are the program's own code, which python-between-ops reports,
   // or free gradients.
   const OwnCode code = MeasureOwnCode(m, /*with_places=*/false);
-  host_code -= std::min(
-      host_code, code.delay_ns + code.optimizer_delay_ns + code.saving_ns);
-  const double idle = dispatch + host_code;
+  found.host_ns -= std::min(
+      found.host_ns, code.delay_ns + code.optimizer_delay_ns + code.saving_ns);
   // A CUDA graph does away with all that ops do on the host, compiling does
   // not.
-  const double most = kMostPerCallNs * calls;
-  const double starting =
-      m.has_gpu ? dispatch + std::min(host_code, most) : std::min(idle, most);
-  // What recording adds to the step, it adds there.
-  const double added = m.has_gpu ? AddedByRecordingNs(m) : 0;
-  double bucket = std::max(0.0, starting - added);
-  if (bucket < kShare * step) return Clean();
-  // A kernel that is launched when the GPU has run dry starts some us after
-  // that; where the GPU never waits for a launch, it is queued by then.
-  const double latency =
-      m.has_gpu
-          ? std::max(0.0, m.MeanNs(Cause::kKernelLatency) - kGraphGapNs * calls)
-          : 0;
-  bucket += latency;
+  const double most = kMostPerCallNs * found.calls;
+  found.starting_ns = m.has_gpu
+                          ? found.dispatch_ns + std::min(found.host_ns, most)
+                          : std::min(found.idle_ns(), most);
+  if (m.has_gpu) {
+    // What recording adds to the step, it adds there.
+    found.added_ns = AddedByRecordingNs(m);
+    // A kernel that is launched when the GPU has run dry starts some us after
+    // that; where the GPU never waits for a launch, it is queued by then.
+    found.latency_ns = std::max(
+        0.0, m.MeanNs(Cause::kKernelLatency) - kGraphGapNs * found.calls);
+  }
+  if (found.own_ns() < least) return {};
+  return found;
+}
+
+std::string EvidenceOf(const AnalysisContext& m, const Launching& launching) {
+  const double step = m.step_ns();
+  std::string text =
+      std::string(m.has_gpu ? "The GPU is idle for "
+                            : "Framework and host code take ") +
+      Milliseconds(launching.idle_ns() * 1e-6) + " of the " +
+      Milliseconds(step * 1e-6) + " step (" +
+      Percent(launching.idle_ns() / step) + ") " +
+      (m.has_gpu ? "while the host issues " : "to run ") +
+      (m.has_gpu ? Count(std::llround(launching.calls), "launch", "launches")
+                 : Count(std::llround(launching.calls), "op")) +
+      ": " + Milliseconds(launching.dispatch_ns * 1e-6) + " inside ops, " +
+      Milliseconds(launching.host_ns * 1e-6) +
+      " in code between them, not counting pauses of more than 50 us.";
+  if (launching.starting_ns < launching.idle_ns()) {
+    text += " At 30 us each, starting these takes at most " +
+            Milliseconds(launching.starting_ns * 1e-6) +
+            "; the rest is the program's own code.";
+  }
+  if (launching.latency_ns >= kShare * launching.own_ns()) {
+    text += " Another " + Milliseconds(launching.latency_ns * 1e-6) +
+            " pass between these launches and the starts of their kernels.";
+  }
+  if (launching.added_ns > 0) {
+    text += " Recording adds " + Milliseconds(launching.added_ns * 1e-6) +
+            ", which is left out of the gain.";
+  }
+  return text;
+}
+
+void SayFix(const AnalysisContext& m, Finding& finding) {
+  // AOTInductor compiles forward passes only.
+  const bool trains = Trains(m.trace);
+  if (m.has_gpu) {
+    finding.fix_cpp = std::string(
+                          "capture the step in an at::cuda::CUDAGraph "
+                          "(static shapes, no synchronisation "
+                          "inside)") +
+                      (trains ? "" : ", or run an AOTInductor module");
+    finding.fix_python = "torch.compile(model, mode=\"reduce-overhead\")";
+    return;
+  }
+  finding.fix_cpp = std::string(trains ? "run the model as a scripted module"
+                                       : "run the model as an AOTInductor or "
+                                         "scripted module") +
+                    "; use fewer, larger ops or a larger batch";
+  finding.fix_python = "torch.compile(model)";
+}
+
+// Launch calls that other threads interrupt.
+void SayInterrupted(const LaunchCalls& calls, Finding& finding) {
+  finding.evidence +=
+      " A launch call takes " + Number(calls.median_ns * 1e-3) +
+      " us in the median and " + Number(calls.mean_ns * 1e-3) +
+      " us in the mean, where 3 to 10 us are usual: other work may keep the "
+      "cores busy.";
+  constexpr char kFirst[] =
+      "first see whether loader workers, threads of other libraries or other "
+      "processes compete for the cores, and give training its own; then ";
+  finding.fix_cpp = kFirst + finding.fix_cpp;
+  finding.fix_python = kFirst + finding.fix_python;
+}
+
+Verdict CheckLaunchBound(const AnalysisContext& m) {
+  const std::optional<Launching> launching = MeasureLaunching(m);
+  if (!launching) return Clean();
+  const double bucket = launching->own_ns() + launching->latency_ns;
   Finding finding;
   // No recording shows whether compiled code is faster on a CPU.
   finding.confidence = m.has_gpu ? Confidence::kStrong : Confidence::kHint;
-  finding.evidence =
-      std::string(m.has_gpu ? "The GPU is idle for "
-                            : "Framework and host code take ") +
-      Milliseconds(idle * 1e-6) + " of the " + Milliseconds(step * 1e-6) +
-      " step (" + Percent(idle / step) + ") " +
-      (m.has_gpu ? "while the host issues " : "to run ") +
-      (m.has_gpu ? Count(std::llround(calls), "launch", "launches")
-                 : Count(std::llround(calls), "op")) +
-      ": " + Milliseconds(dispatch * 1e-6) + " inside ops, " +
-      Milliseconds(host_code * 1e-6) +
-      " in code between them, not counting pauses of more than 50 us.";
-  if (starting < idle) {
-    finding.evidence += " At 30 us each, starting these takes at most " +
-                        Milliseconds(starting * 1e-6) +
-                        "; the rest is the program's own code.";
-  }
-  if (latency >= kShare * bucket) {
-    finding.evidence +=
-        " Another " + Milliseconds(latency * 1e-6) +
-        " pass between these launches and the starts of their kernels.";
-  }
-  if (added > 0) {
-    finding.evidence += " Recording adds " + Milliseconds(added * 1e-6) +
-                        ", which is left out of the gain.";
-  }
-  const LaunchCalls calls_took =
-      m.has_gpu ? MeasureLaunchCalls(m) : LaunchCalls();
-  if (calls_took.interrupted()) {
-    finding.evidence +=
-        " A launch call takes " + Number(calls_took.median_ns * 1e-3) +
-        " us in the median and " + Number(calls_took.mean_ns * 1e-3) +
-        " us in the mean, where 3 to 10 us are usual: other work may keep the "
-        "cores busy.";
-  }
+  finding.evidence = EvidenceOf(m, *launching);
   finding.where =
       m.has_gpu ? WorstRegions(m.trace, m.steps, " per step") : WorstOps(m);
   finding.assumption = m.has_gpu
@@ -269,44 +315,29 @@ Verdict CheckLaunchBound(const AnalysisContext& m) {
                              "goes from one kernel to the next in 1 us"
                            : "compiled code takes 2 us per op; the program's "
                              "own code between ops does not change";
-  // AOTInductor compiles forward passes only.
-  const bool trains = Trains(m.trace);
-  finding.fix_cpp =
-      m.has_gpu ? std::string(
-                      "capture the step in an at::cuda::CUDAGraph "
-                      "(static shapes, no synchronisation inside)") +
-                      (trains ? "" : ", or run an AOTInductor module")
-                : std::string(trains ? "run the model as a scripted module"
-                                     : "run the model as an AOTInductor or "
-                                       "scripted module") +
-                      "; use fewer, larger ops or a larger batch";
-  finding.fix_python = m.has_gpu
-                           ? "torch.compile(model, mode=\"reduce-overhead\")"
-                           : "torch.compile(model)";
-  if (calls_took.interrupted()) {
-    constexpr char kFirst[] =
-        "first see whether loader workers, threads of other libraries or other "
-        "processes compete for the cores, and give training its own; then ";
-    finding.fix_cpp = kFirst + finding.fix_cpp;
-    finding.fix_python = kFirst + finding.fix_python;
+  SayFix(m, finding);
+  if (m.has_gpu) {
+    const LaunchCalls took = MeasureLaunchCalls(m);
+    if (took.interrupted()) SayInterrupted(took, finding);
   }
   finding.wrong_if = "the program does work of its own between ops";
   std::vector<Alternative> alternatives = {
       {Edit{.dispatch_ns = kCompiledOpNs}}};
   const double waits = m.has_gpu ? WaitsPerStep(m) : 0;
-  if (waits > 0 && calls < kLeastPiece * waits) {
+  if (waits > 0 && launching->calls < kLeastPiece * waits) {
     finding.evidence += " " + MeanCount(waits, "wait") +
                         " for results per step end what can be compiled or "
                         "captured: see host-sync first.";
     alternatives.clear();
   }
-  return Fire(Found{.finding = std::move(finding),
-                    .alternatives = std::move(alternatives),
-                    .bound_ns = bucket,
-                    .choice = Choice::kWithinBound,
-                    .at_most = m.has_gpu || bucket >= kShareOfCpuStep * step
-                                   ? FindingSeverity::kCritical
-                                   : FindingSeverity::kLow});
+  return Fire(
+      Found{.finding = std::move(finding),
+            .alternatives = std::move(alternatives),
+            .bound_ns = bucket,
+            .choice = Choice::kWithinBound,
+            .at_most = m.has_gpu || bucket >= kShareOfCpuStep * m.step_ns()
+                           ? FindingSeverity::kCritical
+                           : FindingSeverity::kLow});
 }
 
 constexpr Rule kRules[] = {
