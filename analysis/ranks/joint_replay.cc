@@ -333,7 +333,7 @@ double Most(std::vector<double> values) {
   return *std::ranges::max_element(values);
 }
 
-double MeanOf(std::vector<double> values) {
+double MeanOf(const std::vector<double>& values) {
   double sum = 0;
   for (double value : values) sum += value;
   return sum / static_cast<double>(values.size());
@@ -356,16 +356,18 @@ World Balanced(World world, const std::vector<size_t>& ranks) {
   const auto work = [&](size_t r) {
     return world.programs[r].back().ready - world.programs[r][0].ready;
   };
-  std::vector<double> works;
-  for (size_t r : ranks) works.push_back(work(r));
+  std::vector<double> works(ranks.size());
+  std::ranges::transform(ranks, works.begin(), work);
   const double mean = MeanOf(works);
   std::vector<Program> scaled;
+  scaled.reserve(ranks.size());
   for (size_t r : ranks) {
     scaled.push_back(work(r) > 0 ? Scaled(world.programs[r], mean / work(r))
                                  : world.programs[r]);
   }
-  std::vector<const Program*> peers;
-  for (const Program& program : scaled) peers.push_back(&program);
+  std::vector<const Program*> peers(scaled.size());
+  std::ranges::transform(scaled, peers.begin(),
+                         [](const Program& program) { return &program; });
   for (size_t r : ranks) {
     world.programs[r] = Mended(world.programs[r], peers, MeanOf);
   }
@@ -454,8 +456,9 @@ Changed Change(const World& world, size_t slow,
     const std::optional<Outcome> after = Simulation(other).Run();
     return {after, after, after};
   }
-  std::vector<const Program*> programs;
-  for (size_t r : peers) programs.push_back(&world.programs[r]);
+  std::vector<const Program*> programs(peers.size());
+  std::ranges::transform(peers, programs.begin(),
+                         [&](size_t r) { return &world.programs[r]; });
   const auto mend = [&](const Pick& pick) {
     World other = world;
     other.programs[slow] = Mended(world.programs[slow], programs, pick);

@@ -76,8 +76,9 @@ class Finder {
     }
     if (!gradients_) gradients_.emplace(m_);
     if (gradients_->MakesInputGradient(first)) return {};
-    std::vector<RowId> calls;
-    for (size_t i : at) calls.push_back(step.ops[i]);
+    std::vector<RowId> calls(at.size());
+    std::ranges::transform(at, calls.begin(),
+                           [&](size_t i) { return step.ops[i]; });
     const std::vector<RowId> nodes = gradients_->NodesBehind(calls);
     if (nodes.empty()) return {};
     const auto [low, high] = std::ranges::minmax(nodes);

@@ -92,6 +92,7 @@ double BoundNs(const AnalysisContext& m, const std::vector<OpLoop>& loops,
   ns = LargestUnrecordedNs(m, ns, events);
   if (!m.has_gpu) return ns;
   std::vector<HostSpan> spans;
+  spans.reserve(loops.size());
   for (const OpLoop& loop : loops) {
     spans.push_back({m.steps.thread, loop.forward});
   }

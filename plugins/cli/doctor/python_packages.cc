@@ -66,11 +66,11 @@ absl::StatusOr<PythonPackages> ParsePackages(std::string_view answer) {
     const size_t blank = line.find(' ');
     if (blank == std::string_view::npos) continue;
     const std::string_view key = line.substr(0, blank);
-    std::string value(line.substr(blank + 1));
-    if (key == "python") packages.python_version = std::move(value);
-    if (key == "torch") packages.torch_version = std::move(value);
-    if (key == "torch_folder") packages.torch_folder = std::move(value);
-    if (key == "tensorboard") packages.tensorboard_version = std::move(value);
+    const std::string value(line.substr(blank + 1));
+    if (key == "python") packages.python_version = value;
+    if (key == "torch") packages.torch_version = value;
+    if (key == "torch_folder") packages.torch_folder = value;
+    if (key == "tensorboard") packages.tensorboard_version = value;
     if (key == "plugin") packages.tensorboard_plugins.push_back(value);
   }
   if (packages.python_version.empty())

@@ -100,6 +100,7 @@ std::string JsonMs(const Prediction& prediction, double gain_ms) {
 absl::StatusOr<std::vector<std::string>> ReadFindings(std::string_view list) {
   const std::vector<RuleText> rules = RuleTexts();
   std::vector<std::string_view> known;
+  known.reserve(rules.size());
   for (const RuleText& rule : rules) known.push_back(rule.id);
   std::vector<std::string> ids;
   while (!list.empty()) {
