@@ -1,7 +1,6 @@
 // Is the same adjacency matrix normalised again in each layer?
 // Source: Kipf and Welling, Semi-Supervised Classification with Graph
-// Convolutional Networks, section 3.1: the normalised matrix "can be calculated
-// in a pre-processing step".
+// Convolutional Networks, section 3.1, which normalises it before training.
 #include <algorithm>
 #include <cstdint>
 #include <map>
