@@ -154,6 +154,12 @@ class AttentionFinder {
     for (RowId row : context_.tree.of_thread(thread)) {
       if (context_.tree.computes(row) && !context_.tree.in_backward(row) &&
           !context_.tree.traits(row).bookkeeping) {
+        // An op that was interrupted looks as if it computed beside those that
+        // it calls.
+        while (!leaves.empty() && RoleOf(leaves.back()) == Role::kOther &&
+               Calls(leaves.back(), row)) {
+          leaves.pop_back();
+        }
         leaves.push_back(row);
       }
     }
@@ -174,6 +180,11 @@ class AttentionFinder {
   }
 
  private:
+  bool Calls(RowId outer, RowId inner) const {
+    while (inner != kNone && inner != outer) inner = trace_.ops()[inner].parent;
+    return inner == outer;
+  }
+
   Role RoleOf(RowId row) const { return roles_[trace_.ops()[row].name]; }
 
   // Finds the products around the softmax at `i`.

@@ -175,6 +175,21 @@ TEST(AttentionByHandTest, CastsOfTheWeightsAreNotNeeded) {
   EXPECT_NEAR(finding->gain.expected_ms, 1.7, 0.05);
 }
 
+// Then the time of the op around a product is its own, too.
+TEST(AttentionByHandTest, AnInterruptedCallIsNoOpBetween) {
+  CpuText text;
+  for (int step = 0; step < 4; ++step) {
+    text.Op("inputs=(float[8,64,32],float[8,32,64]) aten::bmm", 500);
+    text.Op("inputs=(float[8,64,64]) aten::div", 300);
+    text.Op("inputs=(float[8,64,64]) aten::_softmax", 400);
+    text.Nested("aten::matmul", 900,
+                "inputs=(float[8,64,64],float[8,64,32]) aten::bmm", 500);
+    text.Op("aten::sort", 3'000);
+    text.EndStep();
+  }
+  EXPECT_TRUE(Promises(text.Analyzed(), "attention-by-hand"));
+}
+
 // One head of one sample; `layer`: the scores come from a layer.
 Report OfMatrices(bool layer, const std::string& keys = "64") {
   CpuText text;
