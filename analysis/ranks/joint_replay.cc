@@ -181,14 +181,16 @@ class Recording {
   int64_t base_ns_ = 0;
 };
 
+double MeanOf(const std::vector<double>& values) {
+  double sum = 0;
+  for (double value : values) sum += value;
+  return sum / static_cast<double>(values.size());
+}
+
 struct Outcome {
   std::vector<double> step_ns;  // between the ends of two steps
   std::vector<int64_t> last;    // how often each rank was last
-  double mean() const {
-    double sum = 0;
-    for (double ns : step_ns) sum += ns;
-    return sum / static_cast<double>(step_ns.size());
-  }
+  double mean() const { return MeanOf(step_ns); }
 };
 
 // Runs the collectives of all ranks. Valid while `world` lives.
@@ -333,12 +335,6 @@ double Most(std::vector<double> values) {
   return *std::ranges::max_element(values);
 }
 
-double MeanOf(const std::vector<double>& values) {
-  double sum = 0;
-  for (double value : values) sum += value;
-  return sum / static_cast<double>(values.size());
-}
-
 // The program with all its work `factor` times as long.
 Program Scaled(Program program, double factor) {
   const double begin = program[0].ready;
@@ -421,9 +417,10 @@ double UnseenMs(const std::vector<RankDigest>& ranks,
                                        static_cast<double>(comparison.steps));
 }
 
-// Why the ranks cannot be replayed together; "" if they may.
+// Why the ranks cannot be replayed together; "" if they may. `unseen_ms` is
+// that of UnseenMs().
 std::string WhyNotReplayed(const std::vector<RankDigest>& ranks,
-                           const RankComparison& comparison) {
+                           const RankComparison& comparison, double unseen_ms) {
   if (!comparison.pipelines.empty() ||
       std::ranges::any_of(ranks, [](const RankDigest& rank) {
         return !MessageGroups(rank).empty();
@@ -433,7 +430,7 @@ std::string WhyNotReplayed(const std::vector<RankDigest>& ranks,
   if (comparison.steps < static_cast<int64_t>(kLeastSteps)) {
     return "there are too few common steps";
   }
-  if (UnseenMs(ranks, comparison) > kMostError * comparison.step_ms) {
+  if (unseen_ms > kMostError * comparison.step_ms) {
     return "the recording does not show what the ranks wait for";
   }
   size_t collectives = 0;
@@ -478,7 +475,8 @@ void MendSlowest(const std::vector<RankDigest>& ranks,
   };
   const size_t slow = MostWaitedFor(ranks, comparison);
   if (slow >= ranks.size()) return cannot("no rank waits for another");
-  std::string why_not = WhyNotReplayed(ranks, comparison);
+  const double unseen_ms = UnseenMs(ranks, comparison);
+  std::string why_not = WhyNotReplayed(ranks, comparison, unseen_ms);
   if (!why_not.empty()) return cannot(std::move(why_not));
   const Recording recording(ranks, matched, offsets);
   const World world = recording.Make();
@@ -518,8 +516,8 @@ void MendSlowest(const std::vector<RankDigest>& ranks,
   mended.after_ms = std::min(after->mean() * to_ms, mended.before_ms);
   const double noise = NoiseOfGain(before->step_ns, after->step_ns) * 1e-6 +
                        std::abs(error) * (mended.before_ms - mended.after_ms);
-  mended.low_ms = std::min(fastest->mean() * to_ms, mended.after_ms) - noise -
-                  UnseenMs(ranks, comparison);
+  mended.low_ms =
+      std::min(fastest->mean() * to_ms, mended.after_ms) - noise - unseen_ms;
   mended.high_ms =
       std::min(std::max(slowest->mean() * to_ms, mended.after_ms) + noise,
                mended.before_ms);

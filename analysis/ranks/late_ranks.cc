@@ -51,16 +51,7 @@ Longer WhyLonger(const RankComparison& ranks, const RankRow& row) {
   return more >= rest / more ? Longer::kMore : Longer::kSlower;
 }
 
-// True if ranks have other input shapes in most steps.
-bool HaveOtherShapes(const RankComparison& ranks) {
-  return 2 * ranks.steps_of_other_shapes > ranks.steps;
-}
-
 std::string ComputeFixOf(const RankComparison& ranks, const RankRow& row) {
-  if (HasLargerBatches(ranks, row)) {
-    return "the same kernels take longer: its inputs have other shapes, so "
-           "balance the batches";
-  }
   switch (WhyLonger(ranks, row)) {
     case Longer::kClock:
       return "its GPU runs at a lower clock: check its temperature, power "
@@ -71,9 +62,12 @@ std::string ComputeFixOf(const RankComparison& ranks, const RankRow& row) {
              "what only one rank needs (metrics, samples) on all of them or "
              "seldom";
     case Longer::kSlower:
-      return "the same kernels take longer: its batches are larger, or its GPU "
-             "is slower or shared; compare its clocks and other processes "
-             "(nvidia-smi) with those of the others";
+      return std::string("the same kernels take longer: ") +
+             (HasLargerBatches(ranks, row)
+                  ? "its inputs have other shapes, so balance the batches"
+                  : "its batches are larger, or its GPU is slower or shared; "
+                    "compare its clocks and other processes (nvidia-smi) with "
+                    "those of the others");
     case Longer::kUnknown:
       break;
   }
@@ -113,7 +107,8 @@ std::pair<std::string, double> CauseOf(const RankComparison& ranks,
 bool HasLargerBatches(const RankComparison& ranks, const RankRow& row) {
   // Another op has shapes of its own as well, and adds a kernel.
   const double others = OfOthers(ranks, row, &RankRow::kernels);
-  return HaveOtherShapes(ranks) && CauseOf(ranks, row).first == "compute" &&
+  return 2 * ranks.steps_of_other_shapes > ranks.steps &&
+         CauseOf(ranks, row).first == "compute" &&
          WhyLonger(ranks, row) == Longer::kSlower &&
          std::abs(row.kernels - others) < kSameKernels;
 }

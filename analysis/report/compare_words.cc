@@ -4,13 +4,11 @@
 #include <cctype>
 #include <cmath>
 
+#include "report/step_text.h"
 #include "words/quantities.h"
 
 namespace stepscope {
 namespace {
-
-// As the analysis mentions the cost of recording from this share of the step.
-constexpr double kToldCostFrac = 0.05;
 
 std::string Capitalised(std::string text) {
   if (!text.empty()) text[0] = static_cast<char>(std::toupper(text[0]));
@@ -56,7 +54,7 @@ std::string RecordingCostText(const Comparison& c) {
   const double second = c.after.recording_ms * c.batch_scale;
   const double more = first - second;
   const double gained = c.measured.expected_ms;
-  if (std::abs(more) <= kToldCostFrac * c.before.median_ms) return "";
+  if (std::abs(more) <= kMentionedFrac * c.before.median_ms) return "";
   std::string text;
   if (more * gained <= 0) {
     text = std::string("Recording cost hides a ") +

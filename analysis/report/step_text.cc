@@ -9,8 +9,6 @@ namespace stepscope {
 namespace {
 
 constexpr size_t kNumbersShown = 4;
-// Slow steps are worth a line if they cost this share of the median step.
-constexpr double kMentionedFrac = 0.05;
 
 // "3 with a checkpoint (7, 12, 17)": how many steps are of `kind`, then
 // `words`, then the numbers of the steps; empty if there are none.

@@ -10,6 +10,10 @@
 
 namespace stepscope {
 
+// What costs a smaller share of the step, as recording or slow steps do, is not
+// worth a line.
+inline constexpr double kMentionedFrac = 0.05;
+
 // "mean of 12 steady steps out of 15; excluded: 3 with a checkpoint or heavy
 // logging (7, 12, 17)"; empty if all steps are steady.
 std::string AveragedStepsText(const Report& report);

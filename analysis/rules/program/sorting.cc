@@ -168,14 +168,14 @@ std::map<RowId, SortedPut> FindSortedPuts(const AnalysisContext& m) {
 
 // "The backward pass of x[index] sorts the index, 6 times"; counts per step.
 std::string SorterInWords(double gradients, double puts) {
-  constexpr char kGradient[] = "The backward pass of x[index]";
-  constexpr char kPut[] = "ndex_put with accumulate=True";
   if (gradients > 0 && puts > 0) {
-    return std::string(kGradient) + ", " + MeanCount(gradients, "time") +
-           " per step, sorts the index, as does i" + kPut + ", " +
+    return "The backward pass of x[index], " + MeanCount(gradients, "time") +
+           " per step, sorts the index, as does index_put with "
+           "accumulate=True, " +
            MeanCount(puts, "time");
   }
-  return (gradients > 0 ? kGradient : std::string("I") + kPut) +
+  return std::string(gradients > 0 ? "The backward pass of x[index]"
+                                   : "Index_put with accumulate=True") +
          " sorts the index, " + MeanCount(gradients + puts, "time");
 }
 
@@ -271,8 +271,8 @@ constexpr Rule kRules[] = {
          "aten::_index_put_impl_, in the node of x[index] or called with "
          "accumulate=True, launches indexing_backward_kernel, which needs the "
          "index sorted, and moving the rows three times at 80 % of the memory "
-         "bandwidth takes 1 % "
-         "of the step less (where sizes or the device are unknown: the kernels "
+         "bandwidth takes 1 % of the step less (where sizes or the device are "
+         "unknown: the kernels "
          "take 1 %)",
      .avoid = "the kernels are others, as of masks or of index_select",
      .fix_cpp = "index_select in place of x[index], index_add_ in place of "
