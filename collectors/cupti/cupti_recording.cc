@@ -127,10 +127,16 @@ void CuptiRecording::AddCounters(const CuptiTimes& times,
              .severity = Severity::kNote});
       }
     }
+    // The first one also has the time from claiming the counters on, which may
+    // be a second before the window (seen on an H200).
+    uint64_t from = sample.begin + at->second;
+    const uint64_t to = sample.end + at->second;
+    if (begun != counted.begun.end()) from = std::max(from, begun->second);
+    if (from >= to) continue;
     DeviceSample row;
-    row.time_ns = times.ToNs(sample.end + at->second);
+    row.time_ns = times.ToNs(to);
     row.device = sample.device;
-    row.counted_ns = row.time_ns - times.ToNs(sample.begin + at->second);
+    row.counted_ns = row.time_ns - times.ToNs(from);
     row.sm_active_frac = sample.sm_active_frac;
     row.tensor_active_frac = sample.tensor_active_frac;
     row.dram_frac = sample.dram_frac;

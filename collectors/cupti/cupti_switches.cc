@@ -104,7 +104,7 @@ absl::Status CuptiSwitches::On(const CuptiOptions& options,
   // Before the kinds: polls that find nothing done would fill the buffers.
   // Where the library cannot leave them out, the decoder does.
   if (!options.all_calls && api_.EnableAllSyncRecords(false) == CUPTI_SUCCESS) {
-    on_.push_back({.what = What::kPolling});
+    on_.push_back({.is_polling = true});
   }
   for (const Wanted& wanted : KindsFor(options, has_clocks)) {
     const CUptiResult code = OnKind(wanted.kind, wanted.dump);
@@ -142,52 +142,34 @@ CUptiResult CuptiSwitches::OnKind(CUpti_ActivityKind kind, bool dump) {
   return code;
 }
 
+// Queries are left out: the allocators of a program make them all the time, and
+// recording one costs more than the query. The kind has to be on first: calls
+// switched on one by one without it give no records once CUDA is in use, though
+// CUPTI reports success (CUDA 13.0 on an H200). Switching the kind on again, by
+// whomever, forgets what was left out, so that there is nothing to undo.
 CUptiResult CuptiSwitches::OnCalls(CUpti_CallbackDomain domain,
                                    CUpti_ActivityKind kind, bool all) {
-  // Selected calls only: the allocators of a program make queries all the time,
-  // and recording one costs more than the query.
-  const size_t before = on_.size();
-  bool chosen = false;
-  if (!all) {
-    for (const uint32_t id : CallsWorthRecording(api_, domain)) {
-      const CUptiResult code = api_.EnableCall(true, domain, id);
-      if (code == CUPTI_SUCCESS) {
-        on_.push_back({.what = What::kCall, .domain = domain, .id = id});
-        chosen = true;
-      } else if (code != CUPTI_ERROR_INVALID_PARAMETER) {
-        chosen = false;  // the library cannot select calls
-        break;
-      }
-    }
+  if (const CUptiResult code = OnKind(kind, false); code != CUPTI_SUCCESS) {
+    return code;
   }
-  if (chosen) return CUPTI_SUCCESS;
-  // If selecting fails half way, all calls are recorded instead of some.
-  Undo(before, nullptr);
-  return OnKind(kind, false);
+  if (all) return CUPTI_SUCCESS;
+  for (const uint32_t id : CallsToLeaveOut(api_, domain)) {
+    const CUptiResult code = api_.EnableCall(false, domain, id);
+    // Ids that name no call are refused. A library that cannot leave out calls
+    // refuses all, and the decoder leaves them out.
+    if (code != CUPTI_SUCCESS && code != CUPTI_ERROR_INVALID_PARAMETER) break;
+  }
+  return CUPTI_SUCCESS;
 }
 
 void CuptiSwitches::Off(std::vector<Loss>* losses) {
-  Undo(0, losses);
   watched_.clear();
-}
-
-CUptiResult CuptiSwitches::Undo(const Switch& last) {
-  switch (last.what) {
-    case What::kKind:
-      return api_.Disable(last.kind);
-    case What::kCall:
-      return api_.EnableCall(false, last.domain, last.id);
-    case What::kPolling:
-      break;
-  }
-  return api_.EnableAllSyncRecords(true);  // as other tools expect it
-}
-
-void CuptiSwitches::Undo(size_t down_to, std::vector<Loss>* losses) {
-  while (on_.size() > down_to) {
+  while (!on_.empty()) {
     const Switch last = on_.back();
     on_.pop_back();
-    const CUptiResult code = Undo(last);
+    const CUptiResult code =
+        last.is_polling ? api_.EnableAllSyncRecords(true)  // as others expect
+                        : api_.Disable(last.kind);
     if (code == CUPTI_SUCCESS || losses == nullptr) continue;
     losses->push_back(
         {.name = "cupti-still-on",

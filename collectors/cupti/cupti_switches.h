@@ -36,23 +36,18 @@ class CuptiSwitches {
 
   // The kinds for the Trace's watched().
   const std::vector<Kind>& watched() const { return watched_; }
-  // How many are on: kinds, and single calls.
+  // How many are on.
   size_t count() const { return on_.size(); }
 
  private:
-  enum class What : uint8_t { kKind, kCall, kPolling };
   struct Switch {
-    What what = What::kKind;
     CUpti_ActivityKind kind = CUPTI_ACTIVITY_KIND_INVALID;
-    CUpti_CallbackDomain domain = CUPTI_CB_DOMAIN_INVALID;
-    uint32_t id = 0;
+    bool is_polling = false;  // not a kind, but leaving out what polls
   };
   CUptiResult OnKind(CUpti_ActivityKind kind, bool dump);
-  CUptiResult Undo(const Switch& last);
   // Enables the calls worth recording, or all where CUPTI cannot select.
   CUptiResult OnCalls(CUpti_CallbackDomain domain, CUpti_ActivityKind kind,
                       bool all);
-  void Undo(size_t down_to, std::vector<Loss>* losses);
 
   CuptiApi& api_;
   std::vector<Switch> on_;

@@ -69,6 +69,12 @@ bool IsDeviceWork(uint32_t kind) {
   }
 }
 
+// The kind of record of a domain's calls.
+uint32_t KindOfCalls(uint32_t domain) {
+  return domain == CUPTI_CB_DOMAIN_RUNTIME_API ? CUPTI_ACTIVITY_KIND_RUNTIME
+                                               : CUPTI_ACTIVITY_KIND_DRIVER;
+}
+
 template <typename Record>
 Record As(const std::vector<uint8_t>& bytes) {
   Record record = {};
@@ -207,6 +213,9 @@ CUptiResult FakeCupti::Enable(CUpti_ActivityKind kind, const char* name) {
     return found->second;
   }
   enabled_.insert(kind);
+  std::erase_if(left_out_, [&](const auto& call) {
+    return KindOfCalls(call.first) == kind;
+  });
   if (kind == CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL) ++sessions_;
   return CUPTI_SUCCESS;
 }
@@ -224,15 +233,17 @@ CUptiResult FakeCupti::EnableCall(bool on, CUpti_CallbackDomain domain,
   const Lock lock(mutex_);
   if (CUptiResult r = EnterActivity("EnableCall"); r != CUPTI_SUCCESS) return r;
   if (version_ < kSelectsCalls) return CUPTI_ERROR_API_NOT_IMPLEMENTED;
-  if (!on) Deliver();
   const char* name = nullptr;
   if (GetCallbackName(domain, id, &name) != CUPTI_SUCCESS) {
     return CUPTI_ERROR_INVALID_PARAMETER;
   }
+  // Without the kind it has no effect, but succeeds.
+  if (!enabled_.contains(KindOfCalls(domain))) return CUPTI_SUCCESS;
+  Deliver();
   if (on) {
-    enabled_calls_.emplace(domain, id);
+    left_out_.erase({domain, id});
   } else {
-    enabled_calls_.erase({domain, id});
+    left_out_.emplace(domain, id);
   }
   return CUPTI_SUCCESS;
 }
@@ -291,20 +302,21 @@ void FakeCupti::Confuse(Queued& queued) const {
 }
 
 bool FakeCupti::IsWanted(const Queued& queued) const {
-  if (enabled_.contains(queued.kind)) {
-    return queued.kind != CUPTI_ACTIVITY_KIND_SYNCHRONIZATION || all_syncs_ ||
+  if (!enabled_.contains(queued.kind)) return false;
+  if (queued.kind == CUPTI_ACTIVITY_KIND_SYNCHRONIZATION) {
+    return all_syncs_ ||
            As<CUpti_ActivitySynchronization2>(queued.bytes).returnValue !=
                kNotReady;
   }
-  if (queued.kind != CUPTI_ACTIVITY_KIND_RUNTIME &&
-      queued.kind != CUPTI_ACTIVITY_KIND_DRIVER) {
-    return false;
+  const auto is_left_out = [&](uint32_t domain) {
+    const auto call = As<CUpti_ActivityAPI>(queued.bytes);
+    return left_out_.contains({domain, uint32_t{call.cbid}});
+  };
+  if (queued.kind == CUPTI_ACTIVITY_KIND_RUNTIME) {
+    return !is_left_out(CUPTI_CB_DOMAIN_RUNTIME_API);
   }
-  const uint32_t domain = queued.kind == CUPTI_ACTIVITY_KIND_RUNTIME
-                              ? CUPTI_CB_DOMAIN_RUNTIME_API
-                              : CUPTI_CB_DOMAIN_DRIVER_API;
-  const auto call = As<CUpti_ActivityAPI>(queued.bytes);
-  return enabled_calls_.contains({domain, uint32_t{call.cbid}});
+  return queued.kind != CUPTI_ACTIVITY_KIND_DRIVER ||
+         !is_left_out(CUPTI_CB_DOMAIN_DRIVER_API);
 }
 
 void FakeCupti::Write(const Queued& queued) {
@@ -458,7 +470,7 @@ CUptiResult FakeCupti::Finalize() {
   domains_.clear();
   callbacks_.clear();
   enabled_.clear();
-  enabled_calls_.clear();
+  left_out_.clear();
   all_syncs_ = true;
   return CUPTI_SUCCESS;
 }
@@ -467,7 +479,7 @@ void FakeCupti::DetachByCounters() {
   const Lock lock(mutex_);
   ++detached_by_counters_;
   enabled_.clear();
-  enabled_calls_.clear();
+  left_out_.clear();
 }
 
 bool FakeCupti::records_polls() const {
@@ -479,13 +491,10 @@ std::set<uint32_t> FakeCupti::enabled() const {
   const Lock lock(mutex_);
   return enabled_;
 }
-size_t FakeCupti::enabled_calls() const {
-  const Lock lock(mutex_);
-  return enabled_calls_.size();
-}
 bool FakeCupti::call_enabled(CUpti_CallbackDomain domain, uint32_t id) const {
   const Lock lock(mutex_);
-  return enabled_calls_.contains({domain, id});
+  return enabled_.contains(KindOfCalls(domain)) &&
+         !left_out_.contains({domain, id});
 }
 bool FakeCupti::subscribed() const {
   const Lock lock(mutex_);

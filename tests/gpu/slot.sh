@@ -37,19 +37,20 @@ libraries_of() {
 
 make_pack() {
   local programs=(gpu_program gpu_test gpu_compare_test gpu_buffers_test stepscope resnet libresnet_cuda_graph.so gallery gallery_test)
-  local bin=${STEPSCOPE_BIN:-$root/build/default/bin} program bytes
+  local bin=${STEPSCOPE_BIN:-$root/build/default/bin} file bytes
   if [ -z "${STEPSCOPE_BIN:-}" ]; then
     source "$root/cmake/setup.sh"
     setup_build
     setup_torch
-    build default gpu_program gpu_test gpu_compare_test gpu_buffers_test stepscope_cli resnet resnet_cuda_graph gallery gallery_test
+    build default gpu_program gpu_test gpu_compare_test gpu_buffers_test stepscope_cli resnet resnet_cuda_graph gallery gallery_test \
+      stepscope_python
   fi
   folder=$(mktemp -d)
   trap 'rm -rf "$folder"' EXIT
-  for program in "${programs[@]}"; do
-    [ -e "$bin/$program" ] || fail "$bin/$program is not built"
-    strip -o "$folder/$program" "$bin/$program" 2>/dev/null || cp "$bin/$program" "$folder"
-    libraries_of "$bin/$program" | xargs -r cp -Lu -t "$folder"
+  for file in "${programs[@]/#/$bin/}" "$bin"/../lib/{libstepscope_core.so,shim-torch*.so}; do
+    [ -e "$file" ] || fail "$file is not built"
+    strip -o "$folder/${file##*/}" "$file" 2>/dev/null || cp "$file" "$folder"
+    libraries_of "$file" | xargs -r cp -Lu -t "$folder"
   done
   {
     echo "commit $(git -C "$root" rev-parse HEAD)"

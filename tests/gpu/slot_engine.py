@@ -14,8 +14,10 @@ import shutil
 import signal
 import subprocess
 import tarfile
+import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]  # of the source tree
@@ -24,6 +26,7 @@ MOST_BYTES = 15 << 20  # of one file of the results
 MOST_FILES = 4         # beside summary.txt and state.json
 RESERVE_S = 20         # of the limit: for the results and for what cannot be stopped at once
 MOST_TRIES = 2         # of a part during which the machine went away
+AT_ONCE = 4            # parts: starting a process with CUDA takes seconds and hardly the GPU
 
 
 class PartFailed(Exception):
@@ -112,6 +115,7 @@ class Part:
     # that are worth beginning with.
     seconds: int = 90
     goes_on: bool = False  # continues where it was stopped
+    alone: bool = True     # it measures time, so that nothing else may run meanwhile
     missing: str = ""      # why the product has nothing to record: such a part only says so
     keeps: Callable[[pathlib.PurePath], bool] = lambda path: True  # what of its folder goes into the results
 
@@ -177,10 +181,10 @@ def pieces(files: Sequence[pathlib.Path]) -> tuple[list[list[pathlib.Path]], lis
     return groups, left_out
 
 
-def keep(parts: Sequence[Part], state: State, work: pathlib.Path, results: pathlib.Path) -> None:
-    """Writes all results anew: summary.txt, state.json and slot-N.tar."""
+def keep(done: Sequence[Part], parts: Sequence[Part], state: State, work: pathlib.Path, results: pathlib.Path) -> None:
+    """Writes all results anew: summary.txt, state.json and, with what `done` recorded, slot-N.tar."""
     results.mkdir(parents=True, exist_ok=True)
-    files = [file for part in parts for file in sorted((work / part.name).rglob("*"))
+    files = [file for part in done for file in sorted((work / part.name).rglob("*"))
              if file.is_file() and not file.is_symlink() and part.keeps(file.relative_to(work / part.name))]
     machine = work / "machine.json"
     groups, left_out = pieces(files + [machine] * machine.exists())
@@ -207,9 +211,27 @@ class Slot:
         self.deadline = time.monotonic() + limit - RESERVE_S
         work.mkdir(parents=True, exist_ok=True)
         self.state = State(work / STATE)
+        self.lock = threading.Lock()  # of the state, the results and what follows
+        self.recording: set[str] = set()
+
+    def put(self, part: Part, outcome: Outcome) -> None:
+        with self.lock:
+            self.state.put(part, outcome)
 
     def keep(self) -> None:
-        keep(self.parts, self.state, self.work, self.results)
+        """Not of parts that still record: their files come and go."""
+        with self.lock:
+            keep([part for part in self.parts if part.name not in self.recording], self.parts, self.state, self.work, self.results)
+
+    def record(self, part: Part, place: Place) -> None:
+        with self.lock:
+            self.recording.add(part.name)
+        try:
+            part.record(place)
+        finally:
+            with self.lock:
+                self.recording.remove(part.name)
+            self.keep()
 
     def place(self, part: Part) -> Place:
         folder = self.work / part.name
@@ -223,14 +245,11 @@ class Slot:
         """Records, keeps, judges, keeps."""
         before, begin = self.state.of(part), time.monotonic()
         tries = before.tries + 1 if before.state == "begun" else 1
-        self.state.put(part, Outcome("begun", "", before.seconds, tries))
+        self.put(part, Outcome("begun", "", before.seconds, tries))
         ended, said = "passed", ""
         try:
             place = self.place(part)
-            try:
-                part.record(place)
-            finally:
-                self.keep()
+            self.record(part, place)
             said = part.judge(place)
         except TimeOver:
             ended, said = "unfinished", "goes on with the next command"
@@ -240,7 +259,7 @@ class Slot:
             ended, said = "failed", f"{type(error).__name__}: {error}"
         seconds = time.monotonic() - begin + (before.seconds if part.goes_on else 0)
         outcome = Outcome(ended, said, round(seconds), tries)
-        self.state.put(part, outcome)
+        self.put(part, outcome)
         self.keep()
         return outcome
 
@@ -255,18 +274,24 @@ class Slot:
             return None
         else:
             return self.do(part)
-        self.state.put(part, now)
+        self.put(part, now)
         return now
+
+    def tell(self, part: Part) -> None:
+        outcome = self.outcome(part)
+        said = f"{outcome.state}: {outcome.said}" if outcome else "for the next command: too little time is left"
+        print(f"== {part.name}: {part.what}\n   {said}", flush=True)
 
     def run(self, names: Sequence[str], again: bool) -> int:
         """Runs the parts of these names, or all, that have not ended; `again`: those, too. The exit status: see slot.sh."""
         wanted = [part for part in self.parts if not names or part.name in names]
-        for part in wanted:
-            if again or not self.state.of(part).ended():
-                print(f"== {part.name}: {part.what}", flush=True)
-                outcome = self.outcome(part)
-                said = f"{outcome.state}: {outcome.said}" if outcome else "for the next command: too little time is left"
-                print(f"   {said}", flush=True)
+        left = [part for part in wanted if again or not self.state.of(part).ended()]
+        with ThreadPoolExecutor(AT_ONCE) as pool:
+            for done in [pool.submit(self.tell, part) for part in left if not part.alone]:
+                done.result()
+        for part in left:
+            if part.alone:
+                self.tell(part)
         self.keep()
         if not all(self.state.of(part).ended() for part in wanted):
             print("== parts are left: the same command goes on", flush=True)

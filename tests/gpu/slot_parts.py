@@ -18,7 +18,7 @@ COST_BOUND = 0.35  # what we add to a step, of what Kineto adds
 # The first step of the published case study, and what it says of it.
 BASELINE = ("--batch", "32", "--workers", "0", "--set-to-none", "0")
 # As many steps, pairs and profiles as fit into the time of a lent GPU.
-RUNGS = ("rungs", "--device", "cuda", "--side", "224", "--pairs", "3", "--steps", "16", "--active", "6")
+RUNGS = ("rungs", "--device", "cuda", "--side", "224", "--pairs", "2", "--steps", "12", "--active", "4")
 CLIMB = ("climb", "--device", "cuda", "--side", "224", "--pairs", "3", "--steps", "16", "--active", "6", "--profiles", "1", "--no-sweep",
          "--max-changes", "10", f"--start={' '.join(BASELINE)}")
 COUNTERS_HZ = 1000
@@ -212,6 +212,11 @@ def judge_counters(place: Place) -> str:
 def record_baseline(place: Place) -> None:
     flags = ("--batch", "4") if place.fake else BASELINE
     resnet(place, *flags, "--wait", "3", "--warmup", "3", "--active", "6")
+    analyze(place)
+
+
+def analyze(place: Place) -> None:
+    """report.txt and report.json of what is in log/."""
     for form in ("text", "json"):
         done = place.run(place.program("stepscope"), "analyze", "--format", form, place.folder / "log")
         (place.folder / f"report.{'txt' if form == 'text' else form}").write_text(done.out)
@@ -225,6 +230,25 @@ def judge_baseline(place: Place) -> str:
     if not report["has_gpu"]:
         raise PartFailed("the report knows of no GPU")
     return f"step {step:.1f} ms, device busy {busy / step:.1%} (published: 80 ms, 31.65 %); first finding: {first}"
+
+
+def record_python(place: Place) -> None:
+    flags = ("--device", "cpu", "--side", "16", "--batch", "4") if place.fake else ("--batch", "32")
+    native = place.bin if (place.bin / "libstepscope_core.so").exists() else place.bin.parent / "lib"
+    done = place.run(place.python, ROOT / "samples/resnet/train.py", *flags, "--log-dir", place.folder / "log",
+                     env={"PYTHONPATH": str(ROOT / "plugins/python"), "STEPSCOPE_NATIVE_DIR": str(native)})
+    (place.folder / "printed.txt").write_text(done.out)
+    analyze(place)
+
+
+def judge_python(place: Place) -> str:
+    report = json.loads((place.folder / "report.json").read_text())
+    first = report["findings"][0]["id"] if report["findings"] else "none"
+    if not place.fake and not report["has_gpu"]:
+        raise PartFailed("the report knows of no GPU")
+    if "stepscope" not in (place.folder / "printed.txt").read_text():
+        raise PartFailed("the program printed no report")
+    return f"step {report['steps']['mean_ms']:.1f} ms; first finding: {first}"
 
 
 def record_ladder(words: tuple[str, ...], fake_words: tuple[str, ...]) -> Callable[[Place], None]:
@@ -273,7 +297,7 @@ def kept_of_log(path: pathlib.PurePath) -> bool:
 def record_gallery(place: Place) -> None:
     words = FAKE_GALLERY if place.fake else ("--device", "cuda")
     done = place.run("bash", ROOT / "tests/samples/gallery/record.sh", "--missing", "--out", place.folder, *words, check=False,
-                     env={"GALLERY": place.program("gallery"), "RUNS": "1" if place.fake else "3"})
+                     env={"GALLERY": place.program("gallery"), "RUNS": "1" if place.fake else "2"})
     if done.returncode != 0 and not list(place.folder.glob("*.json.gz")):
         raise PartFailed(last_line(done.out))
 
@@ -287,24 +311,26 @@ def judge_gallery(place: Place) -> str:
 
 
 PARTS = [
-    Part("doctor", "stepscope doctor on this machine", record_doctor, judge_doctor, seconds=60),
+    Part("doctor", "stepscope doctor on this machine", record_doctor, judge_doctor, seconds=60, alone=False),
     Part("tests", "our recording beside LibTorch's own of the same work", record_tests,
-         judged_by(("gpu_compare_test", "*"), ("gpu_test", "GpuTest.*-*BuffersCanBeKept")), seconds=150),
-    Part("buffers", "CUPTI's own buffers, decoded", record_stages("buffers"), judged_by(("gpu_buffers_test", "*"))),
+         judged_by(("gpu_compare_test", "*"), ("gpu_test", "GpuTest.*-*BuffersCanBeKept")), seconds=60),
+    Part("buffers", "CUPTI's own buffers, decoded", record_stages("buffers"), judged_by(("gpu_buffers_test", "*")), alone=False),
     Part("same", "Kineto, stepscope, Kineto: the same steps of one process", record_stages(
         "kineto", "ours", "kineto", TEARDOWN_CUPTI="1"), judged_by(("gpu_test", "*SameStepsInOneProcess*"))),
-    Part("overhead", "what recording adds to a step, beside Kineto", record_overhead, judge_overhead, seconds=240),
+    Part("overhead", "what recording adds to a step, beside Kineto", record_overhead, judge_overhead, seconds=120),
     Part("windows", "two windows of one Profile, then two Profiles: detach and use again", record_stages("windows", "ours", "ours"),
-         judged_by(("gpu_test", "*TwoWindows*:*TwoProfiles*"))),
-    Part("orders", "stepscope and Kineto after each other, with and without TEARDOWN_CUPTI", record_orders, judge_orders, seconds=240),
-    Part("threads", "many threads launch at once", record_stages("threads"), judged_by(("gpu_test", "*EachThreads*"))),
-    Part("overflow", "more records than the buffers hold", record_stages("overflow"), judged_by(("gpu_test", "*FullBuffers*"))),
-    Part("graphs", "CUDA graphs in two windows", record_graphs, judged_by(("gpu_test", "*KernelsOfGraphs*")), keeps=kept_of_log),
+         judged_by(("gpu_test", "*TwoWindows*:*TwoProfiles*")), alone=False),
+    Part("orders", "stepscope and Kineto after each other, with and without TEARDOWN_CUPTI", record_orders, judge_orders, seconds=90,
+         alone=False),
+    Part("threads", "many threads launch at once", record_stages("threads"), judged_by(("gpu_test", "*EachThreads*")), alone=False),
+    Part("overflow", "more records than the buffers hold", record_stages("overflow"), judged_by(("gpu_test", "*FullBuffers*")), alone=False),
+    Part("graphs", "CUDA graphs in two windows", record_graphs, judged_by(("gpu_test", "*KernelsOfGraphs*")), keeps=kept_of_log, alone=False),
     Part("counters", "hardware counters beside kernels, in 16 bits", record_counters, judge_counters, keeps=kept_of_log),
     Part("baseline", "the report of ResNet-18 at the case study's first step", record_baseline, judge_baseline, keeps=kept_of_log),
+    Part("python", "the Python package: ResNet-18 in plain PyTorch", record_python, judge_python, keeps=kept_of_log),
     Part("ladder", "the rungs of the case study on 224x224 batches", record_ladder(RUNGS, FAKE_RUNGS), judge_rungs, seconds=120,
          goes_on=True, keeps=kept_of_ladder),
     Part("climb", "following the advice from that baseline to the top", record_ladder(CLIMB, FAKE_CLIMB), judge_climb, seconds=120,
          goes_on=True, keeps=kept_of_ladder),
-    Part("gallery", "the gallery's programs that show on a GPU", record_gallery, judge_gallery, seconds=120, goes_on=True),
+    Part("gallery", "the gallery's programs that show on a GPU", record_gallery, judge_gallery, seconds=40, goes_on=True),
 ]

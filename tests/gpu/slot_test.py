@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 import tarfile
+import threading
 import time
 
 import pytest
@@ -98,6 +99,40 @@ def test_a_part_that_hangs_is_stopped_and_the_next_one_runs(run):
     assert status == 1
     assert state["a"].said == "sleep did not end and was stopped: (no output)"
     assert state["b"].state == "passed"
+
+
+def test_parts_that_measure_no_time_run_at_once_and_before_the_others(run, tmp_path):
+    ends, inside = [], threading.Barrier(2, timeout=20)
+
+    def together(place):
+        inside.wait()  # breaks unless both are here
+        ends.append(place.folder.name)
+
+    def by_itself(place):
+        ends.append(place.folder.name)
+
+    status, state = run(part("a", by_itself), part("b", together, alone=False), part("c", together, alone=False))
+    assert status == 0
+    assert sorted(ends[:2]) == ["b", "c"] and ends[2:] == ["a"]
+
+
+def test_files_of_a_part_that_still_records_are_left_alone(run, tmp_path):
+    first_is_kept = threading.Event()
+
+    def slow(place):
+        (place.folder / "half").write_text("")
+        assert first_is_kept.wait(20)
+
+    def judge_quick(place):
+        with tarfile.open(tmp_path / "results/slot-0.tar") as tar:
+            found = ",".join(tar.getnames())
+        first_is_kept.set()
+        return found
+
+    _, state = run(part("slow", slow, alone=False), part("quick", write("whole", "x"), judge_quick, alone=False))
+    assert state["quick"].said == "quick/whole"
+    with tarfile.open(tmp_path / "results/slot-0.tar") as tar:
+        assert "slow/half" in tar.getnames()
 
 
 def test_a_part_for_which_the_time_is_too_short_is_not_begun_and_a_shorter_one_is(run):

@@ -94,9 +94,11 @@ bool IsWorthRecording(std::string_view name) {
          std::any_of(std::begin(kDriver), std::end(kDriver), begins);
 }
 
-std::vector<uint32_t> CallsWorthRecording(const CuptiApi& api,
-                                          CUpti_CallbackDomain domain) {
-  return CallsThat(api, domain, &IsWorthRecording);
+std::vector<uint32_t> CallsToLeaveOut(const CuptiApi& api,
+                                      CUpti_CallbackDomain domain) {
+  return CallsThat(api, domain, [](std::string_view name) {
+    return !IsWorthRecording(name);
+  });
 }
 
 // CUPTI offers no list of its calls, so ids are tried one after the other.

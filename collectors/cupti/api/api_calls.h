@@ -17,10 +17,10 @@ std::string_view CallName(std::string_view cupti_name);
 // constantly (cudaGetDevice, cudaEventQuery, ...). `name` is CallName()'s.
 bool IsWorthRecording(std::string_view name);
 
-// The ids of all such calls of the loaded library in `domain`
+// The ids of all other calls of the loaded library in `domain`
 // (CUPTI_CB_DOMAIN_RUNTIME_API or _DRIVER_API).
-std::vector<uint32_t> CallsWorthRecording(const CuptiApi& api,
-                                          CUpti_CallbackDomain domain);
+std::vector<uint32_t> CallsToLeaveOut(const CuptiApi& api,
+                                      CUpti_CallbackDomain domain);
 
 // The same of the calls for whose CallName() `is_wanted` is true.
 std::vector<uint32_t> CallsThat(const CuptiApi& api,

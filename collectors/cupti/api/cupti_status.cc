@@ -6,6 +6,22 @@ namespace {
 // The name under which torch's CUPTI monitor subscribes.
 constexpr std::string_view kTorchMonitor = "torch-cupti-monitor";
 
+// How CUPTI calls who gave no name, as torch.profiler does not (seen on an
+// H200, CUDA 13.0).
+constexpr std::string_view kNameless = "<not provided>";
+
+// What a user knows the holder as, as an addition to its name.
+std::string MeaningOf(std::string_view holder) {
+  if (holder.find(kTorchMonitor) != std::string_view::npos) {
+    return ", the monitor of torch.profiler._cupti";
+  }
+  if (holder.find(kNameless) != std::string_view::npos) {
+    return ", probably torch.profiler, which keeps it after its first use "
+           "unless TEARDOWN_CUPTI=1 is in the environment";
+  }
+  return "";
+}
+
 struct Advice {
   absl::StatusCode code;
   std::string text;
@@ -24,9 +40,7 @@ Advice AdviceFor(const CuptiApi& api, CUptiResult code,
                 "it "
                 "from outside)"
               : "CUPTI is held by \"" + std::string(holder) + "\"" +
-                    (holder.find(kTorchMonitor) == std::string_view::npos
-                         ? ""
-                         : ", the monitor of torch.profiler._cupti");
+                    MeaningOf(holder);
       return {absl::StatusCode::kFailedPrecondition,
               who +
                   "; stop it, or record without the CUPTI collector. It is "
