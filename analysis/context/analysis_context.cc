@@ -45,7 +45,7 @@ AnalysisContext::AnalysisContext(const Trace& t)
       stats(StatsOf(steps)),
       sizes(FindSizeVariation(t, tree, steps)),
       has_gpu(t.has_device_work()),
-      recorder(CostOfRecording(t, tree)),
+      recorder(CostOfRecording(t, tree, steps)),
       parts(t, tree, steps),
       forward(FindForwardSteps(t, tree, steps, parts.optimizer.spans)),
       backward(t) {
@@ -58,8 +58,8 @@ AnalysisContext::AnalysisContext(const Trace& t)
     ledger = MakeDeviceLedger(trace, tree, steps, host, recorder);
     splits = ledger->splits;
     stalls = FindStalls(trace, tree, steps, facts, usual, splits);
+    replay = Replay(MakeDeviceProgram(trace, tree, replayed, parts, recorder));
     TellUnprofiledStep();
-    replay = Replay(MakeDeviceProgram(trace, tree, replayed, parts));
     kernels = FindKernelUses(trace, steps, parts.optimizer, ledger->device);
     waits = FindWaits(trace, steps, ledger->device);
     return;
@@ -87,7 +87,10 @@ AnalysisContext::AnalysisContext(const Trace& t)
 }
 
 void AnalysisContext::TellUnprofiledStep() {
-  const double cost_ms = MeanNs(Cause::kProfiler) * 1e-6;
+  // Of a run with a GPU the replay knows best how much of it matters.
+  const double cost_ms = replay.check().valid && has_gpu
+                             ? stats.mean_ms * (1 - replay.unrecorded_frac())
+                             : MeanNs(Cause::kProfiler) * 1e-6;
   if (cost_ms <= 0) return;
   stats.unprofiled_ms = stats.mean_ms - cost_ms;
   stats.cost_estimated = recorder.estimated;

@@ -78,7 +78,7 @@ struct AnalysisContext {
   Spread SpreadMs(Cause cause) const;  // over the steady steps
   double step_ns() const { return stats.mean_ms * 1e6; }
   // The step that gains refer to.
-  double gain_step_ms() const { return GainStepMs(stats, has_gpu); }
+  double gain_step_ms() const { return GainStepMs(stats); }
   // The same for gains over all steps, which take `recorded_ms` on average.
   double gain_step_ms(double recorded_ms) const {
     return std::max(gain_step_ms(),

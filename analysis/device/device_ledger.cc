@@ -148,7 +148,8 @@ class HostViews {
              trace_.ops()[it->op].begin_ns == it->begin_ns;
     }
     part_of_span[Cause::kUnknown] += left;
-    MoveToProfiler(ops * cost_.op_ns, part_of_span);
+    MoveToProfiler(ops * cost_.op_ns + CallsIn(thread, span) * cost_.call_ns,
+                   part_of_span);
     for (size_t i = 0; i < kCauses; ++i) {
       const auto cause = static_cast<Cause>(i);
       split[cause] += part_of_span[cause];
@@ -167,6 +168,13 @@ class HostViews {
     return allocates ? CallKind::kAllocator : CallKind::kOther;
   }
 
+  // Calls of CUDA that begin in `span`, the one that ends it included.
+  double CallsIn(RowId thread, Span span) {
+    const std::vector<int64_t>& begins = calls_[thread];
+    return static_cast<double>(std::ranges::upper_bound(begins, span.end_ns) -
+                               std::ranges::lower_bound(begins, span.begin_ns));
+  }
+
   const std::vector<Segment>& ViewOf(RowId thread) {
     const auto known = views_.find(thread);
     if (known != views_.end()) return known->second;
@@ -174,13 +182,15 @@ class HostViews {
         thread == training_ ? host_
                             : HostTimeline(trace_, tree_, thread, window_);
     std::vector<Claim> sync, copy, allocator;
+    std::vector<int64_t>& begins = calls_[thread];
     for (const RuntimeCall& call : trace_.runtime_calls()) {
-      const CallKind kind = kinds_[call.name];
-      if (kind == CallKind::kOther) continue;
       const bool mine =
           call.thread == thread ||
           (thread == training_ && std::ranges::count(joined_, call.thread));
       if (!mine) continue;
+      begins.push_back(call.begin_ns);
+      const CallKind kind = kinds_[call.name];
+      if (kind == CallKind::kOther) continue;
       const Claim claim{{call.begin_ns, call.end_ns}};
       if (kind == CallKind::kSync) {
         (InCopyOp(call) ? copy : sync).push_back(claim);
@@ -190,6 +200,7 @@ class HostViews {
         copy.push_back(claim);
       }
     }
+    std::ranges::sort(begins);
     std::vector<Segment> spare;
     Overlay(view, Disjoint(std::move(allocator)), Cause::kAllocator, spare);
     Overlay(view, Disjoint(std::move(copy)), Cause::kBlockingCopy, spare);
@@ -214,6 +225,7 @@ class HostViews {
   std::vector<RowId> joined_;
   std::vector<CallKind> kinds_;  // by name
   std::unordered_map<RowId, std::vector<Segment>> views_;
+  std::unordered_map<RowId, std::vector<int64_t>> calls_;  // when they begin
 };
 
 // Splits `idle`, in which the device has no activity, by cause. `next` is the

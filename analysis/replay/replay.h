@@ -42,8 +42,15 @@ class Replay {
     return device_ ? &device_->program() : nullptr;
   }
 
-  // Returns the mean steady step in ns under `edit`; with edit.batch != 1, per
-  // as many samples as a recorded step has. REQUIRES: check().valid.
+  // The step of a run with a GPU without the recorder, as a share of the
+  // recorded one; 1 where nothing is known of the recorder.
+  double unrecorded_frac() const {
+    return device_ && check_.valid ? device_->unrecorded_frac() : 1;
+  }
+
+  // Returns the mean steady step in ns under `edit`, without the recorder; with
+  // edit.batch != 1, per as many samples as a recorded step has. REQUIRES:
+  // check().valid.
   double StepNs(const Edit& edit,
                 const ReplayParameters& parameters = {}) const;
 

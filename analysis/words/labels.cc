@@ -19,16 +19,13 @@ const char* NameIn(const std::array<const char*, kSize>& names, Enum value) {
 
 }  // namespace
 
-// Replay takes the cost of recording out of a CPU-only step. A run with a GPU
-// is replayed with the host times as recorded, so its gains refer to those.
-double GainStepMs(const StepStats& steps, bool has_gpu) {
-  return steps.unprofiled_ms > 0 && !has_gpu ? steps.unprofiled_ms
-                                             : steps.mean_ms;
+double GainStepMs(const StepStats& steps) {
+  return steps.unprofiled_ms > 0 ? steps.unprofiled_ms : steps.mean_ms;
 }
 
 double BaselineMs(const Report& report, const Finding& finding) {
   return finding.baseline_ms > 0 ? finding.baseline_ms
-                                 : GainStepMs(report.steps, report.has_gpu);
+                                 : GainStepMs(report.steps);
 }
 
 // Two standard errors, which cover 95 % of the chance variation of a mean.

@@ -33,7 +33,7 @@ std::string RankInWords(const RunInfo& run);
 
 // The step in ms that gains refer to: the mean one, on CPU-only runs without
 // what recording costs. On a GPU, replay keeps the recorded speed of the host.
-double GainStepMs(const StepStats& steps, bool has_gpu);
+double GainStepMs(const StepStats& steps);
 // The step in ms that the gain of `finding` refers to.
 double BaselineMs(const Report& report, const Finding& finding);
 // Noise of the mean step in ms: two standard errors.

@@ -13,6 +13,8 @@ constexpr double kHandOverNs = 50'000;  // taking a finished batch from a worker
 constexpr double kWorkerSlowdown = 0.1;
 constexpr double kAsyncCallNs =
     10'000;  // issuing a copy without waiting for it
+// No more of a time is the recorder's: what an op costs is a mean.
+constexpr double kMostOfRecorder = 0.7;
 
 // Shortens activities; copies between host and device grow with the batch.
 void ScaleActivities(const Edit& edit, const ReplayParameters& parameters,
@@ -195,6 +197,25 @@ EditedProgram Unedited(const DeviceProgram& program) {
   }
   edited.place.assign(program.activities.size(), ActivityPlace::kOwnStream);
   edited.waits_for_streams.assign(program.activities.size(), true);
+  return edited;
+}
+
+// What a callback takes lies around what it records: it is taken from the gap
+// in which an op begins and, where that is too short, from what follows.
+EditedProgram WithoutRecorder(const DeviceProgram& program,
+                              const EditedProgram& recorded) {
+  EditedProgram edited = recorded;
+  double left = 0;
+  for (size_t i = 0; i < program.hosts.size(); ++i) {
+    const double own = program.hosts[i].recorder_ns;
+    left += own;
+    for (double* ns : {&edited.gap_ns[i], &edited.own_ns[i]}) {
+      const double taken = std::min(left, kMostOfRecorder * *ns);
+      *ns -= taken;
+      left -= taken;
+    }
+    left = std::min(left, own);
+  }
   return edited;
 }
 

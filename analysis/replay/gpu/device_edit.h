@@ -36,9 +36,13 @@ struct EditedProgram {
 // The program as it was recorded.
 EditedProgram Unedited(const DeviceProgram& program);
 
+// `recorded` with host times as they are without the recorder.
+EditedProgram WithoutRecorder(const DeviceProgram& program,
+                              const EditedProgram& recorded);
+
 // Sets `edited` to `unedited` with `edit` applied. `edited` is passed in so
 // that its memory is used again: many edits are applied to one program.
-// REQUIRES: unedited is Unedited(program).
+// REQUIRES: unedited is Unedited(program), with or without the recorder.
 void Apply(const Edit& edit, const ReplayParameters& parameters,
            const DeviceProgram& program, const EditedProgram& unedited,
            EditedProgram& edited);

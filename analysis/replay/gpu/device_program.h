@@ -4,7 +4,8 @@
 // keep their recorded place in that chain. Launches start activities, which
 // queue on their streams.
 //
-// Host time between calls and the cost of a call are taken from the recording.
+// Host time between calls and the cost of a call are taken from the recording,
+// without what the recorder took.
 // How long a call waits and when an activity starts follow from the edges: a
 // launch before its activity, the order on a stream, a wait put into a stream,
 // and an activity before the end of the blocking call that waits for it.
@@ -54,6 +55,7 @@ struct HostNode {
   float framework_ns = 0;  // inside ops, and short pauses between them
   float zero_grad_ns = 0;  // zeroing gradients and adding to the zeros
   float unused_ns = 0;     // making nodes that no backward pass visits
+  float recorder_ns = 0;   // what recording the node's ops and its call cost
 };
 
 // An activity. Activities are numbered in the order of launching.

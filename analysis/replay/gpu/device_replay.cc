@@ -36,9 +36,9 @@ void DeviceReplay::Check() {
     check_.why_not = "no launches were recorded inside the steps";
     return;
   }
-  unchanged_ns_ = Simulate(program_, unedited_).mean_ns;
+  recorded_ns_ = unchanged_ns_ = Simulate(program_, unedited_).mean_ns;
   check_.no_edit_error =
-      (unchanged_ns_ - program_.measured_ns) / program_.measured_ns;
+      (recorded_ns_ - program_.measured_ns) / program_.measured_ns;
   const double limit = Simulate(program_, HostOnly(unedited_)).mean_ns;
   if (program_.host_only_ns > 0) {
     check_.limit_error =
@@ -68,6 +68,9 @@ void DeviceReplay::Check() {
         Percents(check_.limit_error);
   }
   check_.valid = check_.why_not.empty();
+  if (!check_.valid) return;
+  unedited_ = WithoutRecorder(program_, unedited_);
+  unchanged_ns_ = Simulate(program_, unedited_).mean_ns;
 }
 
 double DeviceReplay::StepNs(const Edit& edit,

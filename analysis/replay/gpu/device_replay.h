@@ -28,8 +28,13 @@ class DeviceReplay {
   const ReplayCheck& check() const { return check_; }
   const DeviceProgram& program() const { return program_; }
 
-  // Returns the mean steady step in ns under `edit`; with edit.batch != 1, per
-  // as many samples as a recorded step has.
+  // The step without the recorder, as a share of the recorded one.
+  double unrecorded_frac() const {
+    return recorded_ns_ > 0 ? unchanged_ns_ / recorded_ns_ : 1;
+  }
+
+  // Returns the mean steady step in ns under `edit`, without the recorder; with
+  // edit.batch != 1, per as many samples as a recorded step has.
   double StepNs(const Edit& edit,
                 const ReplayParameters& parameters = {}) const;
 
@@ -40,6 +45,7 @@ class DeviceReplay {
   EditedProgram unedited_;
   mutable EditedProgram scratch_;  // used by StepNs() only
   ReplayCheck check_;
+  double recorded_ns_ = 0;   // the unchanged step, with the recorder
   double unchanged_ns_ = 0;  // StepNs({}), kept because it is asked for often
 };
 

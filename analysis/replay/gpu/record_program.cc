@@ -335,11 +335,31 @@ void Builder::PlaceActivities() {
   program_.streams = streams.size();
 }
 
+// An op was recorded in the gap in which it begins, a call with its node.
+void AddRecorder(const Trace& trace, const OpTree& tree,
+                 const RecorderCost& cost, DeviceProgram& program) {
+  if (cost.op_ns <= 0 && cost.call_ns <= 0) return;
+  std::vector<HostNode>& hosts = program.hosts;
+  for (HostNode& node : hosts) {
+    if (node.launches) node.recorder_ns += static_cast<float>(cost.call_ns);
+  }
+  for (RowId thread : program.threads) {
+    for (RowId row : tree.of_thread(thread)) {
+      const int64_t begin_ns = trace.ops()[row].begin_ns;
+      const auto node = std::ranges::upper_bound(hosts, begin_ns, {},
+                                                 &HostNode::call_end_ns);
+      if (node == hosts.end() || begin_ns < node->gap.begin_ns) continue;
+      node->recorder_ns += static_cast<float>(cost.op_ns);
+    }
+  }
+}
+
 }  // namespace
 
 DeviceProgram MakeDeviceProgram(const Trace& trace, const OpTree& tree,
                                 const ReplayWindow& window,
-                                const StepParts& parts) {
+                                const StepParts& parts,
+                                const RecorderCost& cost) {
   const Steps& steps = window.steps;
   DeviceProgram program;
   program.cores = std::max(trace.run().usable_cores, 0);
@@ -349,6 +369,7 @@ DeviceProgram MakeDeviceProgram(const Trace& trace, const OpTree& tree,
   }
   Builder(trace, window, program).Build();
   MeasureGaps(trace, tree, steps, parts, program);
+  AddRecorder(trace, tree, cost, program);
   FindCallWaits(trace, program);
   program.first_begin_ns = steps.windows[0].tiled.begin_ns;
   program.first_lag_ns = static_cast<double>(program.first_begin_ns -

@@ -7,6 +7,7 @@
 #include "replay/gpu/device_program.h"
 #include "steps/step_parts.h"
 #include "steps/steps.h"
+#include "timeline/recorder_cost.h"
 
 namespace stepscope {
 
@@ -15,6 +16,7 @@ namespace stepscope {
 // has steps.
 DeviceProgram MakeDeviceProgram(const Trace& trace, const OpTree& tree,
                                 const ReplayWindow& window,
-                                const StepParts& parts);
+                                const StepParts& parts,
+                                const RecorderCost& cost);
 
 }  // namespace stepscope
