@@ -88,7 +88,8 @@ struct Found {
   std::optional<Edit> best_case = {};
   // Edits that are replayed only to learn whether there is a gain at all. Where
   // replay is valid and none of them gains MinReportableGainMs, the gain counts
-  // as small (see `if_small`).
+  // as small (see `if_small`). On a run with a GPU, the bound is at least what
+  // the best of them gains.
   std::vector<Edit> trials = {};
   // Used where the gain is an upper bound or unknown.
   Wording if_bound = {};

@@ -22,6 +22,9 @@ constexpr size_t kStepsToBeSure = 3;
 // 1.21 on the programs of tests/advice/programs in which nothing is wrong.
 constexpr double kHiddenSlowing = 1.2;
 
+// So many times the gain of a specific change is much more. Our own choice.
+constexpr double kMuchMore = 4;
+
 enum class Overlap : uint8_t {
   kAlways,     // both findings have the same cause
   kSameIdle,   // both explain the same idle time: only the difference is left
@@ -96,19 +99,44 @@ bool OwnsTime(const AnalysisContext& context, const SizedFinding& owner,
   return left_ms < MinReportableGainMs(context);
 }
 
+// A hint that stands behind ordinary findings: a larger batch changes what is
+// learned, and a step that cannot be captured as it is has to change first.
+bool ComesLater(const SizedFinding& sized) {
+  return sized.finding.confidence == Confidence::kHint &&
+         (sized.finding.id == "small-batch" ||
+          (sized.finding.id == "launch-bound" && sized.edits.empty()));
+}
+
 // The order among findings with a severity, whatever they gain. 0: ordinary
-// ones. 1: those that are at most low, and the hint to enlarge the batch, which
-// changes what is learned, unlike the other changes. 2: hints that are at most
-// low. 3: questions, which rest on nothing that was recorded.
+// ones. 1: those that are at most low, and those that come later. 2: hints that
+// are at most low. 3: questions, which rest on nothing that was recorded.
 int TierOf(const SizedFinding& sized) {
   if (sized.asks) return 3;
-  if (sized.at_most > FindingSeverity::kLow) {
-    return sized.finding.id == "small-batch" &&
-                   sized.finding.confidence == Confidence::kHint
-               ? 1
-               : 0;
-  }
+  if (sized.at_most > FindingSeverity::kLow) return ComesLater(sized) ? 1 : 0;
   return sized.finding.confidence == Confidence::kHint ? 2 : 1;
+}
+
+// General advice whose gain is what a specific change leaves stands behind that
+// change, unless it gains much more.
+void PutBehindOwners(std::vector<SizedFinding>& found) {
+  for (size_t i = 0; i < found.size(); ++i) {
+    if (found[i].after.empty() || RankGroup(found[i].finding) != 1) continue;
+    for (size_t owner = i + 1; owner < found.size(); ++owner) {
+      if (found[owner].finding.id != found[i].after) continue;
+      if (RankGroup(found[owner].finding) != 1 ||
+          TierOf(found[owner]) != TierOf(found[i]) ||
+          RankWeight(found[owner].finding) * kMuchMore <
+              RankWeight(found[i].finding)) {
+        break;
+      }
+      found[i].after.clear();
+      std::rotate(found.begin() + static_cast<std::ptrdiff_t>(i),
+                  found.begin() + static_cast<std::ptrdiff_t>(i) + 1,
+                  found.begin() + static_cast<std::ptrdiff_t>(owner) + 1);
+      --i;
+      break;
+    }
+  }
 }
 
 void AddAlso(std::string_view owner, std::vector<std::string> muted,
@@ -228,6 +256,7 @@ void Rank(const AnalysisContext& context, std::vector<SizedFinding>& found,
         if (TierOf(a) != TierOf(b)) return TierOf(a) < TierOf(b);
         return RankWeight(a.finding) > RankWeight(b.finding);
       });
+  PutBehindOwners(found);
   for (SizedFinding& one : found) WidenBound(context, one.finding);
 }
 

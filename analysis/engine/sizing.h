@@ -29,6 +29,8 @@ struct SizedFinding {
   bool beyond_noise = false;
   FindingSeverity at_most = FindingSeverity::kCritical;
   bool asks = false;
+  // The finding after whose change it gains this; "": its gain stands alone.
+  std::string after = {};
 };
 
 // Chooses among the alternatives of `found`, fills in the gain and the words

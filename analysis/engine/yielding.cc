@@ -35,12 +35,15 @@ constexpr auto kYielding =
                              {"large-vocabulary-loss", "ignored-labels"},
                              {"launch-bound", "allocator-churn"},
                              {"launch-bound", "attention-by-hand"},
+                             {"launch-bound", "boolean-mask"},
                              {"launch-bound", "constant-rebuilt"},
                              {"launch-bound", "foreach-not-fused"},
+                             {"launch-bound", "function-by-hand"},
                              {"launch-bound", "host-compute"},
                              {"launch-bound", "host-copy-on-convert"},
                              {"launch-bound", "host-created-tensor"},
                              {"launch-bound", "input-layer-in-loop"},
+                             {"launch-bound", "invariant-in-loop"},
                              {"launch-bound", "networks-one-by-one"},
                              {"launch-bound", "norms-one-by-one"},
                              {"launch-bound", "parameter-penalty"},
@@ -51,6 +54,7 @@ constexpr auto kYielding =
                              {"launch-bound", "rnn-in-python"},
                              {"launch-bound", "unbatched-loop"},
                              {"launch-bound", "unfused-optimizer"},
+                             {"launch-bound", "unread-gradients"},
                              {"launch-bound", "work-between-steps"},
                              {"layout-transpose", "unread-gradients"},
                              {"loader-bound", "loader-restarted"},
@@ -160,13 +164,16 @@ void CountRest(const AnalysisContext& context,
         finding.baseline_ms / (finding.baseline_ms - finding.gain.expected_ms);
   }
   finding.evidence += AfterOwners(owners);
+  general.after = owners.front()->finding.id;
 }
 
 // The same where one of the gains is a bound: both count as the same time, so
 // the difference is a bound of what is left.
 void SubtractBounds(const AnalysisContext& context,
                     const std::vector<const SizedFinding*>& owners,
-                    Finding& finding) {
+                    SizedFinding& general) {
+  Finding& finding = general.finding;
+  general.after = owners.front()->finding.id;
   double owned_ms = 0;
   for (const SizedFinding* owner : owners) {
     owned_ms += owner->finding.gain.expected_ms;
@@ -204,7 +211,7 @@ void Yield(const AnalysisContext& context, std::vector<SizedFinding>& found,
     if (replayed) {
       CountRest(context, owners, general);
     } else {
-      SubtractBounds(context, owners, general.finding);
+      SubtractBounds(context, owners, general);
     }
     if (LikelyMs(general.finding) >= MinReportableGainMs(context)) continue;
     superseded.push_back(

@@ -1,6 +1,9 @@
 #include "evidence/launches.h"
 
 #include <algorithm>
+#include <array>
+#include <map>
+#include <utility>
 
 #include "device/gaps.h"
 #include "ops/contains.h"
@@ -31,6 +34,22 @@ bool InGraph(const Trace& trace, const ActivityRef& activity) {
   const RowId call = ActivityOf(trace, activity).call;
   return call != kNone &&
          Contains(trace.name(trace.runtime_calls()[call].name), "GraphLaunch");
+}
+
+size_t StepsAlike(const AnalysisContext& m) {
+  using Launch = std::pair<NameId, std::array<int32_t, 3>>;
+  std::map<size_t, std::vector<Launch>> by_step;
+  for (const KernelUse& use : m.kernels.uses) {
+    const Kernel& kernel = m.trace.kernels()[use.kernel];
+    by_step[use.step].push_back({kernel.name, kernel.grid});
+  }
+  std::map<std::vector<Launch>, size_t> alike;
+  size_t most = 0;
+  for (auto& [step, launches] : by_step) {
+    std::ranges::sort(launches);
+    most = std::max(most, ++alike[launches]);
+  }
+  return most;
 }
 
 int64_t LaunchedNs(const Trace& trace, RowId kernel) {

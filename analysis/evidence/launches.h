@@ -23,6 +23,10 @@ bool InGraph(const Trace& trace, const ActivityRef& activity);
 // When products and convolutions were launched, on any stream; sorted.
 std::vector<int64_t> LaunchesOfProducts(const AnalysisContext& context);
 
+// How many of the steady steps launch the same kernels with the same grids, at
+// most: a CUDA graph repeats those that it was captured with.
+size_t StepsAlike(const AnalysisContext& context);
+
 // When the kernel was launched; 0 if that was not recorded.
 int64_t LaunchedNs(const Trace& trace, RowId kernel);
 

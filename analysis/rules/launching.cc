@@ -321,6 +321,8 @@ Verdict CheckLaunchBound(const AnalysisContext& m) {
     if (took.interrupted()) SayInterrupted(took, finding);
   }
   finding.wrong_if = "the program does work of its own between ops";
+  // What waits or varies in each step is in the way of a graph of the step:
+  // that comes first, and how much is left to gain then is unknown.
   std::vector<Alternative> alternatives = {
       {Edit{.dispatch_ns = kCompiledOpNs}}};
   const double waits = m.has_gpu ? WaitsPerStep(m) : 0;
@@ -329,6 +331,14 @@ Verdict CheckLaunchBound(const AnalysisContext& m) {
                         " for results per step end what can be compiled or "
                         "captured: see host-sync first.";
     alternatives.clear();
+    finding.confidence = Confidence::kHint;
+  } else if (m.has_gpu && m.steps.steady.size() > 1 && StepsAlike(m) == 1) {
+    finding.evidence +=
+        " No two steps launch the same kernels and grids, so that a graph, or "
+        "what is compiled for one step, does not fit the next.";
+    finding.fix_python = "torch.compile(model, dynamic=True)";
+    alternatives.clear();
+    finding.confidence = Confidence::kHint;
   }
   return Fire(
       Found{.finding = std::move(finding),

@@ -134,6 +134,9 @@ ParameterUpdates FindParameterUpdates(const AnalysisContext& m) {
       found.unknown_zeroed |= op.inputs == kNone || TakesCutList(trace, row);
     }
     if (op.inputs == kNone) continue;
+    const bool updates = MayUpdateParameter(m, row);
+    const bool inside_update =
+        op.parent != kNone && MayUpdateParameter(m, op.parent);
     if (traits.zeroing && !in_backward) {
       for (const auto& [dims, count] : CountSizes(trace, op)) {
         found.zeroed.insert(dims);
@@ -143,12 +146,10 @@ ParameterUpdates FindParameterUpdates(const AnalysisContext& m) {
         !traits.zeroing) {
       for (const auto& [dims, count] : CountSizes(trace, op)) {
         found.taken.insert(dims);
+        if (!updates && !inside_update) found.only_read.insert(dims);
       }
     }
-    if (!MayUpdateParameter(m, row) ||
-        (op.parent != kNone && MayUpdateParameter(m, op.parent))) {
-      continue;
-    }
+    if (!updates || inside_update) continue;
     found.in_backward |= in_backward;
     if (TakesCutList(trace, row)) {
       found.all_known = false;

@@ -20,7 +20,9 @@ struct ParameterUpdates {
   // them.
   std::map<Dims, double> stepped = {};
   std::vector<Span> steps = {};
-  std::set<Dims> taken = {};  // by any op between backward and the next forward
+  // By any op between backward and the next forward, and by those that update
+  // nothing.
+  std::set<Dims> taken = {}, only_read = {};
   std::vector<int64_t> times = {};  // of updates of known sizes
   bool all_known = true;            // each step of an optimizer shows all sizes
   bool in_backward = false;         // an optimizer runs in hooks

@@ -111,6 +111,30 @@ bool MarkUnread(const ParameterUpdates& updates,
   return any_read;
 }
 
+// A head on a frozen network: the gradients that the pass makes first are of
+// the very sizes that the optimizer updates, and all behind them are of the
+// network. Sizes alone do not tell a bias of the head from one of the network.
+void MarkBehindHead(const ParameterUpdates& updates, BackwardPass& pass) {
+  if (!updates.all_known || updates.in_backward) return;
+  std::map<Dims, double> left = updates.stepped;
+  left.erase(Dims());
+  double missing = 0;
+  for (const auto& [dims, count] : left) missing += count;
+  for (PassNode& node : pass.nodes) {
+    for (StoredGradient& one : node.kept) {
+      const Dims& dims = one.gradient.dims;
+      if (missing > 0) {
+        double& count = left[dims];
+        if (count <= 0) return;
+        --count;
+        --missing;
+      } else if (!dims.empty() && !updates.only_read.contains(dims)) {
+        one.unread = true;
+      }
+    }
+  }
+}
+
 // The ops in [first, last] of the node's thread that make the gradient of a
 // weight or bias of the size `dims`.
 void AddWeightOps(const AnalysisContext& m, const PassNode* before,
@@ -283,6 +307,7 @@ UnreadGradients FindUnreadGradients(const AnalysisContext& m) {
   for (BackwardPass& pass : all.passes) {
     if (!std::ranges::binary_search(m.steps.steady, pass.step)) continue;
     any_read |= MarkUnread(updates, never_cleared, never_cleared_at, pass);
+    MarkBehindHead(updates, pass);
     AddNodes(m, pass, found);
     for (const PassNode& node : pass.nodes) {
       for (const StoredGradient& one : node.kept) {

@@ -39,8 +39,9 @@ struct UnreadGradients {
 // not all optimizers show what they update (kernels of their own, long lists),
 // no gradient of the size must ever be set to None or zero either. Of several
 // parameters of a size of which only some are updated, those count whose
-// gradients were not set to None as the others'. Empty unless every steady step
-// has such gradients.
+// gradients were not set to None as the others', and all behind a head, whose
+// sizes are those that are updated. Empty unless every steady step has such
+// gradients.
 //
 // Gradients of updated parameters count if those of all parameters of that size
 // are made anew in a later pass, as after zero_grad(), and no update and no

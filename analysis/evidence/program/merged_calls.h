@@ -36,6 +36,7 @@ class MergedCalls {
   // them and of the code around them, without the recorder.
   struct Sum {
     double ns = 0, bound_ns = 0;
+    Edit edit = {};  // of the ops, without the code around them
   };
   Sum Total(const char* change) const;
 

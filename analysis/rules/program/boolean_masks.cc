@@ -24,6 +24,9 @@ namespace boolean_masks_rules {
 namespace {
 
 constexpr char kChange[] = "masks in place of picked elements";
+// Picks of rows in a step that are a loop over groups. Our own choice; losses
+// pick a few times.
+constexpr double kManyPicks = 16;
 
 struct Picked {
   size_t step = 0;
@@ -42,18 +45,77 @@ bool PicksElements(const AnalysisContext& m, RowId row) {
          });
 }
 
-Verdict CheckBooleanMask(const AnalysisContext& m) {
+// The same with a mask for each row.
+bool PicksRows(const AnalysisContext& m, RowId row) {
+  const Dims& dims = DimsOf(m.trace, row, 0);
+  return !dims.empty() &&
+         std::ranges::any_of(m.tree.inside(row), [&](RowId inner) {
+           return PlainNameOf(m.trace, inner) == "nonzero" &&
+                  DimsOf(m.trace, inner, 0) == Dims{dims.front()};
+         });
+}
+
+std::vector<Picked> FindPicks(const AnalysisContext& m,
+                              bool (*picks)(const AnalysisContext&, RowId)) {
   std::vector<Picked> found;
   for (const ForwardStep& step : m.forward) {
     for (RowId row : step.ops) {
       const std::string_view name = PlainNameOf(m.trace, row);
-      if ((name == "index" || name == "masked_select") &&
-          PicksElements(m, row)) {
+      if ((name == "index" || name == "masked_select") && picks(m, row)) {
         found.push_back({step.step, row, DimsOf(m.trace, row, 0)});
       }
     }
   }
-  if (!RecursInMostSteps(m.steps, found)) return Clean();
+  return found;
+}
+
+// Rows picked group by group, as of the relations of a graph or the experts of
+// a mixture: on a GPU, each pick waits for the number of its rows.
+Verdict CheckPickedGroups(const AnalysisContext& m) {
+  if (!m.has_gpu) return Clean();
+  std::map<int64_t, std::vector<Picked>> by_rows;
+  for (Picked& one : FindPicks(m, &PicksRows)) {
+    by_rows[one.dims.front()].push_back(std::move(one));
+  }
+  const auto most = std::ranges::max_element(
+      by_rows, {}, [](const auto& entry) { return entry.second.size(); });
+  const auto steps = static_cast<double>(m.steps.steady.size());
+  if (most == by_rows.end() || !RecursInMostSteps(m.steps, most->second) ||
+      static_cast<double>(most->second.size()) < kManyPicks * steps) {
+    return Clean();
+  }
+  std::vector<ShortenedOp> ops;
+  for (const Picked& one : most->second) AppendWithNodes(m, one.row, 0, ops);
+  const ShortenedOps all = ShortenOps(m, std::move(ops), kChange);
+  const RowId first = most->second.front().row;
+  Finding finding = FindingAbout(m, first, first, "the first picked rows");
+  finding.evidence =
+      "x[mask] picks rows of tensors of " +
+      Count(most->first, "row") + " " +
+      MeanCount(static_cast<double>(most->second.size()) / steps, "time") +
+      " per step. Each time it lists the places of all True elements, waits "
+      "for the GPU to know how many there are, and gathers. On the GPU that "
+      "takes " +
+      Milliseconds(all.ns * 1e-6) + " per step.";
+  finding.assumption = "at best: the rows of a group are known beforehand";
+  finding.fix_python =
+      "if the masks are the same in each step, pick once, before training, and "
+      "keep the parts (or index = mask.nonzero().squeeze(1), and "
+      "x.index_select(0, index) in the step); if not, sort once per step: "
+      "order = group.argsort(), sizes = group.bincount().tolist(), then "
+      "x[order].split(sizes), one wait for all groups";
+  finding.fix_cpp =
+      "if the masks are the same in each step, keep mask.nonzero() and use "
+      "index_select; if not, sort by group once per step, and split";
+  finding.wrong_if = "each mask follows from what the one before it picked";
+  return Fire(Found{.finding = std::move(finding),
+                    .bound_ns = all.saved_ns,
+                    .trials = {all.edit}});
+}
+
+Verdict CheckBooleanMask(const AnalysisContext& m) {
+  const std::vector<Picked> found = FindPicks(m, &PicksElements);
+  if (!RecursInMostSteps(m.steps, found)) return CheckPickedGroups(m);
   std::vector<ShortenedOp> ops;
   bool trains = false;
   for (const Picked& one : found) {
@@ -92,9 +154,10 @@ Verdict CheckBooleanMask(const AnalysisContext& m) {
 
 constexpr Rule kRules[] = {
     {.id = "boolean-mask",
-     .question = "Does a mask pick single elements out of a large tensor?",
+     .question = "Does a mask pick single elements out of a large tensor, or "
+                 "rows again and again?",
      .needs = {Kind::kOp, Kind::kOpShapes},
-     .causes = {Cause::kCompute},
+     .causes = {Cause::kCompute, Cause::kDispatch, Cause::kSync},
      .check = &CheckBooleanMask,
      .reference = "PyTorch documentation, torch.Tensor.masked_fill: "
                   "https://docs.pytorch.org/docs/stable/generated/"
@@ -102,8 +165,10 @@ constexpr Rule kRules[] = {
      .detect = "in two thirds of the steps, a matrix or larger tensor is "
                "indexed with a mask of its own sizes (aten::nonzero of these "
                "sizes runs inside aten::index), and this takes 1 % of the step "
-               "with its backward pass",
-     .avoid = "the mask picks rows, as those of tokens before an output layer",
+               "with its backward pass; or, on a GPU, rows of tensors of one "
+               "length are picked by a mask 16 times per step",
+     .avoid = "the mask picks rows a few times, as those of tokens before an "
+              "output layer",
      .fix_cpp = "masked_fill, where, or a product with the mask",
      .fix_python = "masked_fill, torch.where, or a product with the mask"}};
 

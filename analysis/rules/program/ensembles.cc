@@ -6,6 +6,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -92,6 +93,25 @@ class Finder {
     return {};
   }
 
+  // True if the op in front of each chain but the first picks what that chain
+  // takes out of a larger tensor, which no op of the chains makes: an expert
+  // gets its tokens, and not what the expert before it made.
+  bool PicksInput(std::span<const RowId> chains, size_t period,
+                  const Dims& input) const {
+    const RowId pick = chains[period - 1];
+    const std::string_view name = PlainNameOf(m_.trace, pick);
+    if (name != "index_select" && name != "index") return false;
+    const Dims& source = DimsOf(m_.trace, pick, 0);
+    if (source.empty() || input.empty() || source.back() != input.back() ||
+        ElementsIn(source) <= ElementsIn(input)) {
+      return false;
+    }
+    return std::ranges::none_of(chains.first(period), [&](RowId row) {
+      const bool in_place = m_.trace.name(m_.trace.ops()[row].name).ends_with('_');
+      return !in_place && ResultDims(m_.trace, row) == source;
+    });
+  }
+
   // `chains` are equal chains of `period` ops; the last one may lack what
   // follows its layers. Nullopt if one may take what the one before it made, or
   // if they share their weights.
@@ -103,9 +123,10 @@ class Finder {
                  .ops = {chains.begin(), chains.end()},
                  .input = DimsOf(m_.trace, first, weight - 1)};
     const int64_t elements = ElementsIn(one.input);
+    const bool picks = PicksInput(chains, period, one.input);
     for (RowId row : chains.first(period)) {
       const std::optional<Dims> made = ResultDims(m_.trace, row);
-      if (made && ElementsIn(*made) == elements) return {};
+      if (!picks && made && ElementsIn(*made) == elements) return {};
       if (WeightArgument(m_.trace, row) == 0) continue;
       if (!made) return {};
       ++one.layers;
@@ -143,7 +164,7 @@ Verdict CheckNetworksOneByOne(const AnalysisContext& m) {
     merged.AddCode(one.code_ns, count);
     for (RowId row : one.ops) merged.Add(row, count);
   }
-  const MergedCalls::Sum sum = merged.Total(kChange);
+  MergedCalls::Sum sum = merged.Total(kChange);
   const Ensemble& largest = *std::ranges::max_element(
       found, {}, [](const Ensemble& one) { return one.ops.size(); });
   Finding finding = FindingAbout(m, largest.ops.front(), largest.ops.back(),
@@ -169,7 +190,9 @@ Verdict CheckNetworksOneByOne(const AnalysisContext& m) {
       "stack the weights and run all networks at once: torch::baddbmm with "
       "weights of [networks, inputs, outputs]";
   finding.wrong_if = "a network takes what the one before it made";
-  return FireBound(std::move(finding), sum.bound_ns);
+  return Fire(Found{.finding = std::move(finding),
+                    .bound_ns = sum.bound_ns,
+                    .trials = {std::move(sum.edit)}});
 }
 
 constexpr Rule kRules[] = {
@@ -186,7 +209,7 @@ constexpr Rule kRules[] = {
          "in two thirds of the steps, three or more equal chains of ops with "
          "two layers or more follow each other; no op in them makes a tensor "
          "as large as what they take, so that none takes the result of "
-         "another; and the backward pass keeps a gradient of the first weight "
+         "another, or each takes rows picked from one larger tensor; and the backward pass keeps a gradient of the first weight "
          "for each",
      .avoid = "the chains share their weights, are blocks of one deep network, "
               "or each is trained before the next one runs",

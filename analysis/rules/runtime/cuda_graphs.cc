@@ -4,7 +4,6 @@
 // no host work during capture). 10 % is the share from which launch-bound
 // advises graphs; 5 % is the share of the step that a report must explain.
 #include <algorithm>
-#include <array>
 #include <map>
 #include <set>
 #include <string>
@@ -126,25 +125,12 @@ class Obstacles {
         "warm up until the caching allocator holds all memory");
   }
 
-  // A graph repeats the kernels and grids that it was captured with.
   void AddVariation() {
     if (m_.steps.steady.size() < 2) return;
-    using Launch = std::pair<NameId, std::array<int32_t, 3>>;
-    std::map<size_t, std::vector<Launch>> by_step;
-    for (const KernelUse& use : m_.kernels.uses) {
-      const Kernel& kernel = m_.trace.kernels()[use.kernel];
-      by_step[use.step].push_back({kernel.name, kernel.grid});
-    }
-    std::map<std::vector<Launch>, int64_t> alike;
-    for (auto& [step, launches] : by_step) {
-      std::ranges::sort(launches);
-      ++alike[launches];
-    }
-    int64_t most = 0;
-    for (const auto& [launches, steps] : alike) most = std::max(most, steps);
-    if (most == static_cast<int64_t>(by_step.size())) return;
+    const size_t steps = m_.steps.steady.size(), most = StepsAlike(m_);
+    if (most == steps) return;
     Add((most == 1 ? "no two" : "only " + std::to_string(most)) + " of " +
-            std::to_string(by_step.size()) +
+            std::to_string(steps) +
             " steps launch the same kernels and grids, because shapes or "
             "Python's branches vary",
         "pad inputs to a few sizes, with one graph for each");
