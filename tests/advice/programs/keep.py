@@ -15,7 +15,8 @@ UNUSED = ("Record function id", "Ev Idx", "External id")
 
 def shrunk(trace, steps):
     """The first steps of a recording as bytes for the repository: times to 0.1 us, no arrows from forward to backward."""
-    begins = sorted(event["ts"] for event in trace["traceEvents"] if event["name"].startswith("ProfilerStep#"))
+    begins = sorted(event["ts"] for event in trace["traceEvents"]
+                    if event["name"].startswith("ProfilerStep#") and event.get("cat") != "gpu_user_annotation")
     end, kept = begins[steps] if steps < len(begins) else float("inf"), []
     for event in trace["traceEvents"]:
         begins_at = event.get("ts", 0)
