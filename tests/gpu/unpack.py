@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import gzip
 import json
 import pathlib
 import re
 import shutil
+import subprocess
 import sys
 import tarfile
 import tempfile
@@ -19,10 +21,10 @@ from slot_parts import PARTS
 
 Machine = dict[str, Any]  # as slot.py describes it
 
-MOST_FIXTURE_BYTES = 1 << 20  # of a recording that is kept in the repository
+MOST_FIXTURE_BYTES = 256 << 10  # of a recording that is kept in the repository
 # Folder of the results: what of it becomes tests/data/gpu/<part>_<name>.
-FIXTURES = {"doctor": "doctor.txt", "tests": "*.json.gz", "buffers": "*.cupti", "same": "*.json.gz", "threads": "*.json.gz",
-            "graphs": "*.json.gz", "baseline": "log/stepscope/*/c0/trace/rank0.json.gz"}
+FIXTURES = {"doctor": "doctor.txt", "buffers": "*.cupti", "same": "*.json.gz", "threads": "*.json.gz", "graphs": "*.json.gz",
+            "baseline": "log/stepscope/*/c0/trace/rank0.json.gz"}
 # What a fresh machine needs to go on: the outcomes, and the journals of parts that are not done at once.
 STATE_FILES = re.compile(r"state\.json|(ladder|climb)/runs[^/]*/(runs\.jsonl|profiles/[^/]*\.json)|(ladder|climb)/found\.(json|md)"
                          r"|gallery/[^/]*\.json\.gz")
@@ -43,7 +45,8 @@ class Refused(Exception):
 
 
 def read_results(folders: Sequence[pathlib.Path], work: pathlib.Path) -> tuple[Machine, dict[str, Outcome]]:
-    """Takes the pieces apart into `work`, later ones over earlier ones; the last machine and the outcomes that it knew."""
+    """Takes the pieces apart into `work`, later ones over earlier ones; the last machine, and the outcomes of all."""
+    outcomes: dict[str, Outcome] = {}
     for results in folders:
         pieces = sorted(results.glob("slot-*.tar"))
         if not pieces or not (results / STATE).exists():
@@ -51,8 +54,8 @@ def read_results(folders: Sequence[pathlib.Path], work: pathlib.Path) -> tuple[M
         for piece in pieces:
             with tarfile.open(piece) as tar:
                 tar.extractall(work, filter="data")
-        shutil.copyfile(results / STATE, work / STATE)
-    outcomes = {name: Outcome(**one) for name, one in json.loads((work / STATE).read_text()).items()}
+        outcomes |= {name: Outcome(**one) for name, one in json.loads((results / STATE).read_text()).items()}
+    (work / STATE).write_text(json.dumps({name: dataclasses.asdict(one) for name, one in outcomes.items()}, indent=1) + "\n")
     return json.loads((work / "machine.json").read_text()), outcomes
 
 
@@ -62,10 +65,16 @@ def machine_rows(machine: Machine) -> list[tuple[str, str]]:
             ("LibTorch", machine["torch"]), ("build", machine["build"].replace("\n", ", ")), ("licence", "Apache-2.0, as this repository")]
 
 
-def gzipped(source: pathlib.Path, target: pathlib.Path) -> None:
-    """The same bytes in the same archive whenever it is made."""
-    with gzip.open(source) as plain, open(target, "wb") as file, gzip.GzipFile("", "wb", 9, file, 0) as packed:
-        shutil.copyfileobj(plain, packed)
+def packed_again(source: pathlib.Path, target: pathlib.Path) -> pathlib.Path:
+    """A .json.gz as .json.zst, of half the size, where zstd is installed; the same bytes whenever it is made."""
+    if shutil.which("zstd"):
+        target = target.with_suffix(".zst")
+        target.write_bytes(subprocess.run(["zstd", "--ultra", "-22", "-c"], input=gzip.decompress(source.read_bytes()),
+                                          capture_output=True, check=True).stdout)
+    else:
+        with gzip.open(source) as plain, open(target, "wb") as file, gzip.GzipFile("", "wb", 9, file, 0) as packed:
+            shutil.copyfileobj(plain, packed)
+    return target
 
 
 def fixtures(work: pathlib.Path) -> Iterator[tuple[pathlib.Path, str]]:
@@ -85,11 +94,11 @@ def write_fixtures(work: pathlib.Path, machine: Machine, folder: pathlib.Path) -
     for file, name in fixtures(work):
         target = folder / name
         if name.endswith(".gz"):
-            gzipped(file, target)
+            target = packed_again(file, target)
         else:
             shutil.copyfile(file, target)
         if target.stat().st_size > MOST_FIXTURE_BYTES:
-            left_out.append(f"{name}, {target.stat().st_size >> 10} KiB")
+            left_out.append(f"{target.relative_to(folder)}, {target.stat().st_size >> 10} KiB")
             target.unlink()
     rows = "".join(f"| {key} | {value} |\n" for key, value in machine_rows(machine))
     (folder / "README.md").write_text(README + rows)

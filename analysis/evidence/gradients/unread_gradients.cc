@@ -112,26 +112,32 @@ bool MarkUnread(const ParameterUpdates& updates,
 }
 
 // A head on a frozen network: the gradients that the pass makes first are of
-// the very sizes that the optimizer updates, and all behind them are of the
-// network. Sizes alone do not tell a bias of the head from one of the network.
+// the very sizes that the optimizer updates, some behind them are unread, and so
+// are the rest. Sizes alone do not tell a bias of the head from one of the
+// network.
 void MarkBehindHead(const ParameterUpdates& updates, BackwardPass& pass) {
   if (!updates.all_known || updates.in_backward) return;
   std::map<Dims, double> left = updates.stepped;
   left.erase(Dims());
   double missing = 0;
   for (const auto& [dims, count] : left) missing += count;
+  std::vector<StoredGradient*> behind;
   for (PassNode& node : pass.nodes) {
     for (StoredGradient& one : node.kept) {
-      const Dims& dims = one.gradient.dims;
-      if (missing > 0) {
-        double& count = left[dims];
-        if (count <= 0) return;
-        --count;
-        --missing;
-      } else if (!dims.empty() && !updates.only_read.contains(dims)) {
-        one.unread = true;
+      if (missing == 0) {
+        behind.push_back(&one);
+        continue;
       }
+      double& count = left[one.gradient.dims];
+      if (count <= 0) return;
+      --count;
+      --missing;
     }
+  }
+  if (std::ranges::none_of(behind, &StoredGradient::unread)) return;
+  for (StoredGradient* one : behind) {
+    const Dims& dims = one->gradient.dims;
+    one->unread |= !dims.empty() && !updates.only_read.contains(dims);
   }
 }
 

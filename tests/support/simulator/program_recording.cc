@@ -89,6 +89,8 @@ class Recorder {
     run.world_size = machine_.ranks;
     run.backend = machine_.ranks > 1 ? "nccl" : "";
     run.producer = machine_.live ? "stepscope" : "torch.profiler";
+    // Simulated hosts are not slowed down by a recorder.
+    if (!machine_.live && !machine_.gpu.empty()) run.op_cost_ns = 1;
     run.record_shapes = true;
     if (!machine_.gpu.empty()) {
       stepscope::Device device{
