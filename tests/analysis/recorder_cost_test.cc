@@ -7,6 +7,7 @@
 
 #include "context/analysis_context.h"
 #include "evidence/recording_load.h"
+#include "support/gpu_text.h"
 #include "support/trace_text.h"
 
 namespace stepscope::recorder_cost_test {
@@ -77,6 +78,53 @@ TEST(RecorderCostTest, BelievesARecorderThatMeasuresItself) {
   const RecorderCost cost = CostOf({.run = "run op_cost_ns=90\n"});
   EXPECT_EQ(cost.op_ns, 90);
   EXPECT_FALSE(cost.estimated);
+}
+
+// The profiler writes down a call of CUDA as it does an op.
+TEST(RecorderCostTest, ACallOfCudaCostsAsMuchAsAnOp) {
+  EXPECT_NEAR(CostOf({}).call_ns, 4 * 210, 1);
+  EXPECT_EQ(CostOf({.between_ns = 2'100}).call_ns, 0);
+}
+
+// Four steps of 250 us with ten ops, each with a call of CUDA on a GPU, behind
+// steps that took `waits`.
+RecorderCost CostBehind(const std::string& waits, bool gpu = true) {
+  GpuText text;
+  text.Line("run op_cost_ns=90 wait_step_ns=" + waits);
+  for (int step = 0; step < 4; ++step) {
+    for (int i = 0; i < 10; ++i) {
+      text.Begin("op", "aten::relu");
+      text.Pass(gpu ? 20 : 25);
+      if (gpu) text.Kernel(3, "relu");
+      text.End();
+    }
+    text.EndStep();
+  }
+  return AnalysisContext(text.Build()).recorder;
+}
+
+// What is measured apart from the program does not know CUPTI's part.
+TEST(RecorderCostTest, OnAGpuTheStepsBeforeTheWindowTell) {
+  for (const char* waits : {"200000,200000", "120000,200000,260000"}) {
+    const RecorderCost cost = CostBehind(waits);
+    EXPECT_DOUBLE_EQ(cost.op_ns, 50'000.0 / 20) << waits;
+    EXPECT_DOUBLE_EQ(cost.call_ns, 50'000.0 / 20) << waits;
+    EXPECT_FALSE(cost.estimated);
+  }
+  // An op costs at least what was measured.
+  const RecorderCost least = CostBehind("249000,249000");
+  EXPECT_EQ(least.op_ns, 90);
+  EXPECT_DOUBLE_EQ(least.call_ns, 1'000.0 / 20);
+}
+
+TEST(RecorderCostTest, WithoutLongerStepsOnAGpuTheMeasuredCostStays) {
+  const auto stays = [](const RecorderCost& cost) {
+    return cost.op_ns == 90 && cost.call_ns == 0;
+  };
+  EXPECT_TRUE(stays(CostBehind("200000")));
+  EXPECT_TRUE(stays(CostBehind("250000,250000")));
+  EXPECT_TRUE(stays(CostBehind("300000,300000")));
+  EXPECT_TRUE(stays(CostBehind("200000,200000", /*gpu=*/false)));
 }
 
 // A function that calls others, `between_ns` apart.

@@ -15,6 +15,7 @@
 #include "engine/outcomes.h"
 #include "ops/student_t.h"
 #include "support/cpu_loop.h"
+#include "support/gpu_loop.h"
 
 namespace stepscope::sizing_test {
 namespace {
@@ -248,6 +249,29 @@ TEST_F(SizingTest, BelievesABoundUnlessNoTrialGains) {
   EXPECT_EQ(sized.finding.gain_kind, GainKind::kNone);
   EXPECT_EQ(sized.finding.gain.expected_ms, 0);
   EXPECT_EQ(sized.finding.fix_cpp, "another fix");
+}
+
+// The bound counts the GPU's time, and the trial what the host saves, too.
+TEST(SizingOnAGpuTest, ABoundIsAtLeastWhatTheBestTrialGains) {
+  const ProgramRun run = RunGpuLoop(ManyKernels(50, 4, 20), {.steps = 6});
+  const AnalysisContext context(run.ranks[0]);
+  ASSERT_TRUE(context.replay.check().valid) << context.replay.check().why_not;
+  const auto gain_ns = [&](const Edit& edit) {
+    return context.replay.StepNs({}) - context.replay.StepNs(edit);
+  };
+  const Edit good{.dispatch_ns = 10'000}, better{.dispatch_ns = 2'000};
+  ASSERT_GT(gain_ns(better), 1.2 * gain_ns(good));
+  Found found;
+  found.bound_ns = gain_ns(good) / 2;
+  found.trials = {good, better};
+  const SizedFinding sized = *Size(context, found);
+  EXPECT_EQ(sized.finding.gain_kind, GainKind::kBound);
+  EXPECT_DOUBLE_EQ(sized.finding.gain.expected_ms, gain_ns(better) * 1e-6);
+  EXPECT_TRUE(sized.edits.empty());
+  // A larger bound stays.
+  found.bound_ns = 2 * gain_ns(better);
+  EXPECT_GE(Size(context, found)->finding.gain.expected_ms,
+            2 * gain_ns(better) * 1e-6);
 }
 
 TEST_F(SizingTest, WithoutReplayProposesTheFirstUnlessOnlyReplayCanChoose) {

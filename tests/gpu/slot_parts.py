@@ -26,6 +26,7 @@ COUNTERS = {"sm_active_frac": "SMs active", "tensor_active_frac": "Tensor Cores 
 # Tried beside a fake, on two cores.
 FAKE_RUNGS = ("rungs", "--side", "16", "--pairs", "2", "--steps", "8", "--active", "2")
 FAKE_CLIMB = ("climb", "--side", "16", "--pairs", "2", "--steps", "8", "--active", "4", "--profiles", "1", "--no-sweep", "--max-changes", "1")
+FAKE_PROGRAMS = ("rgcn_boolean_masks", "gpt_manual_attention")
 FAKE_GALLERY = ("validation-mode", "debug-api-on")
 
 
@@ -232,11 +233,15 @@ def judge_baseline(place: Place) -> str:
     return f"step {step:.1f} ms, device busy {busy / step:.1%} (published: 80 ms, 31.65 %); first finding: {first}"
 
 
+def package_env(place: Place) -> dict[str, str]:
+    """For a Python that imports stepscope from here, with the libraries of the pack or of the build."""
+    native = place.bin if (place.bin / "libstepscope_core.so").exists() else place.bin.parent / "lib"
+    return {"PYTHONPATH": str(ROOT / "plugins/python"), "STEPSCOPE_NATIVE_DIR": str(native)}
+
+
 def record_python(place: Place) -> None:
     flags = ("--device", "cpu", "--side", "16", "--batch", "4") if place.fake else ("--batch", "32")
-    native = place.bin if (place.bin / "libstepscope_core.so").exists() else place.bin.parent / "lib"
-    done = place.run(place.python, ROOT / "samples/resnet/train.py", *flags, "--log-dir", place.folder / "log",
-                     env={"PYTHONPATH": str(ROOT / "plugins/python"), "STEPSCOPE_NATIVE_DIR": str(native)})
+    done = place.run(place.python, ROOT / "samples/resnet/train.py", *flags, "--log-dir", place.folder / "log", env=package_env(place))
     (place.folder / "printed.txt").write_text(done.out)
     analyze(place)
 
@@ -249,6 +254,36 @@ def judge_python(place: Place) -> str:
     if "stepscope" not in (place.folder / "printed.txt").read_text():
         raise PartFailed("the program printed no report")
     return f"step {report['steps']['mean_ms']:.1f} ms; first finding: {first}"
+
+
+def record_programs(place: Place) -> None:
+    words = ("--rounds", "1", "--seconds", "0.05", "--only", *FAKE_PROGRAMS) if place.fake else ("--own",)
+    place.run(place.python, ROOT / "tests/gpu/programs/harness.py", "--out", place.folder, *words, check=False,
+              env=package_env(place) | {"TEARDOWN_CUPTI": "1"})
+
+
+def judge_programs(place: Place) -> str:
+    """What the reports on torch.profiler's recordings say first, and promise, beside what was measured. Judges only whether
+    there is something to judge: how often the first finding is right is a figure, no condition."""
+    journal = place.folder / "journal.jsonl"
+    runs = [json.loads(line) for line in journal.read_text().splitlines()] if journal.exists() else []
+    if not runs:
+        raise PartFailed("no program ran")
+    right, lines = 0, []
+    for run in runs:
+        report = json.loads(place.run(place.program("stepscope"), "analyze", "--format", "json",
+                                      place.folder / f"{run['name']}.json.gz").out)
+        named = [one for one in report["findings"] if one["severity"] != "note" and one["id"] != "observer-effect"]
+        first = named[0] if named else {"id": "none", "gain_kind": "none"}
+        right += first["id"] in run["expect"]
+        before, after = (statistics.median(run[key]) for key in ("bad_ms", "better_ms"))
+        promised = ""
+        if first["gain_kind"] in ("predicted", "bound"):
+            step = first["baseline_ms"]
+            promised = f", {'at least ' * (first['gain_kind'] == 'bound')}{1 - first['gain_ms_per_step']['expected'] / step:.2f} of the step"
+        lines.append(f"{run['name']}: {first['id']}{promised}; measured {before:.1f} to {after:.1f} ms ({after / before:.2f}), "
+                     f"under torch.profiler {run['kineto_ms']:.1f}" + (f", under stepscope {run['own_ms']:.1f}" if "own_ms" in run else ""))
+    return "\n".join([f"{right} of {len(runs)} first findings right", *lines])
 
 
 def record_ladder(words: tuple[str, ...], fake_words: tuple[str, ...]) -> Callable[[Place], None]:
@@ -298,7 +333,7 @@ def record_gallery(place: Place) -> None:
     words = FAKE_GALLERY if place.fake else ("--device", "cuda")
     done = place.run("bash", ROOT / "tests/samples/gallery/record.sh", "--missing", "--out", place.folder, *words, check=False,
                      env={"GALLERY": place.program("gallery"), "RUNS": "1" if place.fake else "2"})
-    if done.returncode != 0 and not list(place.folder.glob("*.json.gz")):
+    if done.returncode != 0 and not list(place.folder.glob("*.json.*")):
         raise PartFailed(last_line(done.out))
 
 
@@ -328,6 +363,7 @@ PARTS = [
     Part("counters", "hardware counters beside kernels, in 16 bits", record_counters, judge_counters, keeps=kept_of_log),
     Part("baseline", "the report of ResNet-18 at the case study's first step", record_baseline, judge_baseline, keeps=kept_of_log),
     Part("python", "the Python package: ResNet-18 in plain PyTorch", record_python, judge_python, keeps=kept_of_log),
+    Part("programs", "24 programs with a fault each, and without it", record_programs, judge_programs, seconds=240),
     Part("ladder", "the rungs of the case study on 224x224 batches", record_ladder(RUNGS, FAKE_RUNGS), judge_rungs, seconds=120,
          goes_on=True, keeps=kept_of_ladder),
     Part("climb", "following the advice from that baseline to the top", record_ladder(CLIMB, FAKE_CLIMB), judge_climb, seconds=120,

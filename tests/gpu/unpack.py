@@ -27,13 +27,13 @@ FIXTURES = {"doctor": "doctor.txt", "buffers": "*.cupti", "same": "*.json.gz", "
             "baseline": "log/stepscope/*/c0/trace/rank0.json.gz"}
 # What a fresh machine needs to go on: the outcomes, and the journals of parts that are not done at once.
 STATE_FILES = re.compile(r"state\.json|(ladder|climb)/runs[^/]*/(runs\.jsonl|profiles/[^/]*\.json)|(ladder|climb)/found\.(json|md)"
-                         r"|gallery/[^/]*\.json\.gz")
+                         r"|gallery/[^/]*\.json\.(gz|zst)")
 README = """# Recordings of a GPU
 
-Left by `bash tests/gpu/slot.sh` on the machine below and put here by `bash tests/gpu/unpack.sh`, which leaves out files above 1 MiB;
+Left by `bash tests/gpu/slot.sh` on the machine below and put here by `bash tests/gpu/unpack.sh`, which leaves out files above 256 KiB;
 recordings were only compressed again, and nobody edited them. `N_ours` are stepscope's, `N_kineto` LibTorch's own of the same work, and
 `.cupti` are CUPTI's buffers as the driver filled them (`tests/gpu/recorded_cupti.h`). `gallery/` holds the gallery's programs,
-`<rule>.json.gz` with the habit and `<rule>_fixed.json.gz` without it. `tests/gpu/slot_parts.py` has the commands.
+`<rule>` with the habit and `<rule>_fixed` without it. `tests/gpu/slot_parts.py` has the commands.
 
 | | |
 | --- | --- |
@@ -82,7 +82,7 @@ def fixtures(work: pathlib.Path) -> Iterator[tuple[pathlib.Path, str]]:
     for part, pattern in FIXTURES.items():
         for file in sorted((work / part).glob(pattern)):
             yield file, f"{part}_{file.name}" if part != "doctor" else file.name
-    for file in sorted((work / "gallery").glob("*.json.gz")):
+    for file in sorted((work / "gallery").glob("*.json.*")):
         yield file, f"gallery/{file.name}"
 
 

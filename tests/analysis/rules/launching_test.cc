@@ -1,5 +1,6 @@
 #include <stepscope/trace_builder.h>
 
+#include <string>
 #include <vector>
 
 #include "rule_testing.h"
@@ -7,6 +8,7 @@
 #include "support/gpu_text.h"
 #include "support/trace_copy.h"
 #include "support/trace_text.h"
+#include "words/labels.h"
 
 namespace stepscope::launching_test {
 namespace {
@@ -141,6 +143,58 @@ TEST(LaunchBoundTest, NobodyKnowsWhatPiecesBetweenWaitsGain) {
   EXPECT_EQ(kind(0), GainKind::kPredicted);
   EXPECT_EQ(kind(200), GainKind::kPredicted);
   EXPECT_EQ(kind(45), GainKind::kBound);
+}
+
+// Steps of 400 launches each; in the step of a name all kernels have it.
+Report Varying(const std::vector<std::string>& steps, bool uploads = false) {
+  GpuText text;
+  for (const std::string& name : steps) {
+    if (uploads) {
+      text.Begin("op", "aten::copy_");
+      text.BlockingCopy(800, "pageable", "device", 4'000'000);
+      text.End();
+    }
+    for (int i = 0; i < 400; ++i) {
+      text.Begin("op", "aten::relu");
+      text.Pass(20);
+      text.Kernel(5, name);
+      text.End();
+    }
+    text.Synchronize();
+    text.EndStep();
+  }
+  return text.Analyzed();
+}
+
+TEST(LaunchBoundTest, NobodyKnowsWhatStepsGainOfWhichNoTwoAreAlike) {
+  const Report report = Varying({"a", "b", "c", "d"});
+  const Finding* finding = Find(report, "launch-bound");
+  ASSERT_NE(finding, nullptr);
+  EXPECT_EQ(finding->gain_kind, GainKind::kBound);
+  EXPECT_EQ(finding->confidence, Confidence::kHint);
+  EXPECT_EQ(finding->fix_python, "torch.compile(model, dynamic=True)");
+  EXPECT_NE(finding->evidence.find("No two steps launch the same kernels"),
+            std::string::npos)
+      << finding->evidence;
+  const Report alike = Varying({"a", "b", "c", "b"});
+  finding = Find(alike, "launch-bound");
+  ASSERT_NE(finding, nullptr);
+  EXPECT_EQ(finding->gain_kind, GainKind::kPredicted);
+  EXPECT_EQ(finding->confidence, Confidence::kStrong);
+}
+
+TEST(LaunchBoundTest, StandsBehindWhatIsSureWhereNoTwoStepsAreAlike) {
+  const auto order = [](const std::vector<std::string>& steps) {
+    const Report report = Varying(steps, /*uploads=*/true);
+    const Finding* launching = Find(report, "launch-bound");
+    const Finding* uploads = Find(report, "h2d-pageable");
+    if (launching == nullptr || !Promises(report, "h2d-pageable")) return 0;
+    // By weight alone, it were the first: a hint counts 0.4.
+    EXPECT_GT(0.4 * LikelyMs(*launching), LikelyMs(*uploads));
+    return launching < uploads ? 1 : -1;
+  };
+  EXPECT_EQ(order({"a", "b", "c", "d"}), -1);
+  EXPECT_EQ(order({"a", "a", "a", "a"}), 1);
 }
 
 TEST(LaunchBoundTest, AFewLaunchesCanHoldUpAGpu) {

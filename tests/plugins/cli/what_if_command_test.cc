@@ -87,7 +87,7 @@ class WhatIfCommandTest : public testing::Test {
   TempFolder folder_;
   // A loop on the CPU that loads its batches itself.
   const std::string trace_ =
-      STEPSCOPE_TEST_DATA "/gallery/sync_data_loading.json.gz";
+      STEPSCOPE_TEST_DATA "/gallery/sync_data_loading.json.zst";
   const std::string gpu_ =
       STEPSCOPE_TEST_DATA "/traces/resnet50_v100_workers0.pt.trace.json.gz";
 };

@@ -23,7 +23,11 @@ std::filesystem::path FileOf(const std::string& name, bool of_gpu) {
   const auto now = stepscope::FolderOfPart("gallery");
   const std::filesystem::path kept = of_gpu ? STEPSCOPE_TEST_DATA "/gpu/gallery"
                                             : STEPSCOPE_TEST_DATA "/gallery";
-  return now.value_or(kept) / (name + ".json.gz");
+  // record.sh writes the first where zstd is not installed.
+  const std::filesystem::path gzipped = now.value_or(kept) / (name + ".json.gz");
+  return std::filesystem::exists(gzipped)
+             ? gzipped
+             : now.value_or(kept) / (name + ".json.zst");
 }
 
 Report ReportOn(const std::filesystem::path& file) {

@@ -1,5 +1,9 @@
+#include <string>
+#include <vector>
+
 #include "analysis/rules/rule_testing.h"
 #include "support/cpu_text.h"
+#include "support/gpu_text.h"
 
 namespace stepscope::boolean_masks_test {
 namespace {
@@ -28,6 +32,57 @@ TEST(BooleanMasksTest, SingleElementsArePicked) {
 
 TEST(BooleanMasksTest, RowsMayBePicked) {
   EXPECT_TRUE(IsClean(Of("768"), kRule));
+}
+
+// x[mask] with a mask for each of `rows` rows, which waits for their number.
+Report Groups(const std::vector<std::string>& rows) {
+  GpuText text;
+  for (int step = 0; step < 4; ++step) {
+    for (const std::string& length : rows) {
+      text.Begin("op", "aten::index", "inputs=(float[" + length + ",64])");
+      text.Begin("op", "aten::nonzero", "inputs=(bool[" + length + "])");
+      text.Kernel(10, "flag");
+      text.BlockingCopy(2, "device", "pageable", 8);
+      text.End();
+      text.Kernel(10, "gather");
+      text.End();
+    }
+    text.Kernel(1'000, "gemm");
+    text.Synchronize();
+    text.EndStep();
+  }
+  return text.Analyzed();
+}
+
+TEST(BooleanMasksTest, OnAGpuRowsArePickedGroupByGroup) {
+  const Report report = Groups(std::vector<std::string>(16, "512"));
+  const Finding* finding = Find(report, kRule);
+  ASSERT_NE(finding, nullptr);
+  EXPECT_EQ(finding->gain_kind, GainKind::kBound);
+  // What they take of the GPU, at least.
+  EXPECT_GE(finding->gain.expected_ms, 16 * 0.022);
+  EXPECT_NE(finding->evidence.find("tensors of 512 rows 16 times per step"),
+            std::string::npos)
+      << finding->evidence;
+  EXPECT_TRUE(IsClean(Groups(std::vector<std::string>(15, "512")), kRule));
+  // Other tensors are picked with other masks.
+  std::vector<std::string> rows(15, "512");
+  rows.emplace_back("256");
+  EXPECT_TRUE(IsClean(Groups(rows), kRule));
+}
+
+// Nothing waits there.
+TEST(BooleanMasksTest, OnACpuRowsMayBePickedGroupByGroup) {
+  CpuText text;
+  for (int step = 0; step < 4; ++step) {
+    for (int i = 0; i < 16; ++i) {
+      text.Nested("inputs=(float[512,64]) aten::index", 200,
+                  "inputs=(bool[512]) aten::nonzero", 100);
+    }
+    text.Op("aten::sort", 1'000);
+    text.EndStep();
+  }
+  EXPECT_TRUE(IsClean(text.Analyzed(), kRule));
 }
 
 }  // namespace

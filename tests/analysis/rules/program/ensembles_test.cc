@@ -14,6 +14,8 @@ struct How {
   bool shared = false;          // weights
   bool inner_backward = false;  // behind each network
   bool sums = false;            // an op between two of them
+  std::string picked = "";      // the tensor of which each takes its rows
+  std::string joins = "";       // an op behind each network
 };
 
 Report Of(const How& how) {
@@ -30,6 +32,10 @@ Report Of(const How& how) {
     };
     for (int i = 0; i < how.networks; ++i) {
       const int number = sequence + 3 * i;
+      if (!how.picked.empty()) {
+        text.Op("aten::index_select",
+                "(float[" + how.picked + "],Scalar=\"0\",long int[64])", 10);
+      }
       text.Op("aten::linear", "(float[64,24],float[96,24],float[96])", 500,
               number);
       text.Op("aten::relu", "(float[64,96])", 500, number + 1);
@@ -39,6 +45,9 @@ Report Of(const How& how) {
           500, number + 2);
       if (how.sums && i + 1 < how.networks) {
         text.Op("aten::add", "(float[64,1],float[64,1])", 10);
+      }
+      if (!how.joins.empty()) {
+        text.Op(how.joins, "(float[512,24],float[512,24])", 10);
       }
       if (how.inner_backward) backward(i);
     }
@@ -72,6 +81,26 @@ TEST(EnsemblesTest, MembersRunOneByOne) {
 
 TEST(EnsemblesTest, BlocksOfOneNetworkNeedEachOther) {
   EXPECT_TRUE(IsClean(Of({.width = "24"}), kRule));
+}
+
+// Experts, which give back what is as wide as their tokens.
+TEST(EnsemblesTest, WhatTakesItsRowsOfOneTensorNeedsNoOther) {
+  const Report report = Of({.width = "24", .picked = "512,24"});
+  const Finding* finding = Find(report, kRule);
+  ASSERT_NE(finding, nullptr);
+  EXPECT_EQ(finding->gain_kind, GainKind::kBound);
+  EXPECT_NE(finding->evidence.find("8 networks"), std::string::npos)
+      << finding->evidence;
+  // The sum of all is kept up in place.
+  EXPECT_FALSE(IsClean(
+      Of({.width = "24", .picked = "512,24", .joins = "aten::add_"}), kRule));
+}
+
+TEST(EnsemblesTest, WhatTheyPickOfMayComeFromTheNetworkBefore) {
+  EXPECT_TRUE(IsClean(
+      Of({.width = "24", .picked = "512,24", .joins = "aten::add"}), kRule));
+  // So may what is no larger than its result: rows of it, again and again.
+  EXPECT_TRUE(IsClean(Of({.width = "24", .picked = "32,24"}), kRule));
 }
 
 TEST(EnsemblesTest, SharedWeightsAreNoEnsemble) {

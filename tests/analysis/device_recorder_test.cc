@@ -1,0 +1,133 @@
+// What replay of a run with a GPU leaves out as the recorder's.
+#include <gtest/gtest.h>
+#include <stepscope/analysis.h>
+
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include "context/analysis_context.h"
+#include "replay/gpu/record_program.h"
+#include "support/gpu_loop.h"
+#include "support/gpu_text.h"
+#include "words/labels.h"
+
+namespace stepscope::device_recorder_test {
+namespace {
+
+constexpr int kOps = 50;
+
+// Steps of kOps ops with a kernel and a call of CUDA each, replayed as recorded
+// and as they are if recording costs `cost`.
+struct Recorded {
+  Recorded(const std::string& step, const RecorderCost& cost)
+      : trace(std::move(RunGpuLoop(step, {.steps = 6}).ranks[0])),
+        measured(trace),
+        without(MakeDeviceProgram(trace, measured.tree, measured.replayed,
+                                  measured.parts, cost)) {}
+  // What faster kernels leave of the step without the recorder, in us.
+  double WithKernelsTimes(double factor) const {
+    Edit edit;
+    for (RowId row = 0; row < trace.kernels().size(); ++row) {
+      edit.scales.push_back({{ActivityTable::kKernel, row}, factor});
+    }
+    return without.StepNs(edit) / 1000;
+  }
+
+  Trace trace;
+  AnalysisContext measured;
+  Replay without;
+};
+
+TEST(DeviceRecorderTest, AStepOfTheHostIsShorterByWhatEventsCost) {
+  const Recorded run(ManyKernels(kOps, 4, 20),
+                     {.op_ns = 3'000, .call_ns = 1'000});
+  ASSERT_TRUE(run.without.check().valid) << run.without.check().why_not;
+  const double recorded = run.measured.replay.StepNs({});
+  const double left = recorded - kOps * 4'000;
+  EXPECT_NEAR(run.without.StepNs({}), left, 0.002 * recorded);
+  EXPECT_NEAR(run.without.unrecorded_frac(), left / recorded, 0.002);
+  // The simulator's recorder takes next to nothing.
+  EXPECT_NEAR(run.measured.replay.unrecorded_frac(), 1, 1e-3);
+  // The replay is checked against what was recorded.
+  EXPECT_NEAR(run.without.check().no_edit_error, 0, 1e-3);
+}
+
+TEST(DeviceRecorderTest, AStepOfTheGpuIsHardlyShorter) {
+  const Recorded run(ManyKernels(kOps, 60, 5) + kReadBack,
+                     {.op_ns = 3'000, .call_ns = 1'000});
+  ASSERT_TRUE(run.without.check().valid) << run.without.check().why_not;
+  EXPECT_LE(run.without.unrecorded_frac(), 1);
+  EXPECT_GT(run.without.unrecorded_frac(), 0.99);
+}
+
+// The recorder held the host up, and so hid what kernels cost.
+TEST(DeviceRecorderTest, ShorterKernelsGainWhatTheRecorderHid) {
+  const auto body = [](double kernel_us, double host_us) {
+    return ManyKernels(kOps, kernel_us, host_us) + kReadBack;
+  };
+  const auto truth = [&](double kernel_us) {
+    return 1000 * RunGpuLoop(body(kernel_us, 8), {.steps = 6, .record = false})
+                      .mean_step_ms;
+  };
+  const Recorded run(body(20, 20), {.op_ns = 12'000});
+  EXPECT_NEAR(run.WithKernelsTimes(1), truth(20), 0.02 * truth(20));
+  EXPECT_NEAR(run.WithKernelsTimes(0.5), truth(10), 0.03 * truth(10));
+  ASSERT_LT(truth(10), 0.8 * truth(20));
+}
+
+// An op cannot have cost more than it took.
+TEST(DeviceRecorderTest, ATimeIsNeverAllTheRecorders) {
+  const Recorded run(ManyKernels(kOps, 4, 20), {.op_ns = 1e6});
+  EXPECT_NEAR(run.without.unrecorded_frac(), 0.3, 0.03);
+}
+
+// Ops of torch.profiler, with 0.21 us between the two in each of them: it takes
+// 0.84 us per op, and as much per call of CUDA. In half of each step, a first
+// kernel hides that.
+Trace Profiled() {
+  GpuText text;
+  text.Line("run producer=torch.profiler");
+  for (int step = 0; step < 4; ++step) {
+    for (int i = 0; i < 100; ++i) {
+      text.Begin("op", "aten::linear");
+      text.Pass(0.3);
+      text.Op(2, "aten::t");
+      text.Pass(0.21);
+      text.Begin("op", "aten::addmm");
+      text.Pass(2);
+      text.Kernel(i == 0 ? 900 : 3, "gemm");
+      text.End();
+      text.End();
+      text.Pass(10);
+    }
+    text.Synchronize();
+    text.EndStep();
+  }
+  return text.Build();
+}
+
+TEST(DeviceRecorderTest, GainsReferToTheStepWithoutIt) {
+  const Trace trace = Profiled();
+  const Report report = Analyze(trace);
+  const AnalysisContext context(trace);
+  ASSERT_TRUE(context.replay.check().valid) << context.replay.check().why_not;
+  const double without = report.steps.unprofiled_ms;
+  // What is hidden there delays the other half.
+  EXPECT_NEAR(without, report.steps.mean_ms - 100 * 4 * 0.84e-3, 0.01);
+  EXPECT_NEAR(without, context.replay.StepNs({}) * 1e-6, 1e-3);
+  EXPECT_TRUE(report.steps.cost_estimated);
+  int predicted = 0;
+  for (const Finding& finding : report.findings) {
+    if (finding.gain_kind != GainKind::kPredicted) continue;
+    ++predicted;
+    EXPECT_EQ(BaselineMs(report, finding), without) << finding.id;
+    EXPECT_NEAR(finding.speedup, without / (without - finding.gain.expected_ms),
+                1e-6)
+        << finding.id;
+  }
+  EXPECT_GT(predicted, 0);
+}
+
+}  // namespace
+}  // namespace stepscope::device_recorder_test
