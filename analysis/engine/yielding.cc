@@ -182,13 +182,13 @@ void SubtractBounds(const AnalysisContext& context,
                        &finding.gain.high_ms}) {
     *gain = std::max(0.0, *gain - owned_ms);
   }
+  finding.evidence += AfterOwners(owners);
   if (finding.gain_kind != GainKind::kPredicted) return;
   const double step_ms =
       finding.baseline_ms > 0 ? finding.baseline_ms : context.gain_step_ms();
   finding.baseline_ms = std::max(step_ms - owned_ms, finding.gain.expected_ms);
   const double after_ms = finding.baseline_ms - finding.gain.expected_ms;
   finding.speedup = after_ms > 0 ? finding.baseline_ms / after_ms : 0;
-  finding.evidence += AfterOwners(owners);
 }
 
 }  // namespace

@@ -117,7 +117,8 @@ double AddedPerEvent(const Trace& trace, const OpTree& tree,
     }
   }
   for (const RuntimeCall& call : trace.runtime_calls()) {
-    events += InSteadyStep(steps, call.begin_ns);
+    events += std::ranges::count(threads, call.thread) > 0 &&
+              InSteadyStep(steps, call.begin_ns);
   }
   const double added = MedianOf(std::move(recorded)) - MedianOf(waits);
   if (added <= 0 || events == 0) return 0;

@@ -31,8 +31,8 @@ std::string MachineInWords(const Report& report);
 // "rank 0 of 8"; empty for a single rank, or if the rank is unknown.
 std::string RankInWords(const RunInfo& run);
 
-// The step in ms that gains refer to: the mean one, on CPU-only runs without
-// what recording costs. On a GPU, replay keeps the recorded speed of the host.
+// The step in ms that gains refer to: the mean one, without what recording
+// costs where that is known.
 double GainStepMs(const StepStats& steps);
 // The step in ms that the gain of `finding` refers to.
 double BaselineMs(const Report& report, const Finding& finding);

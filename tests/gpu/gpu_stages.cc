@@ -14,6 +14,7 @@
 
 #include "gpu/gpu_work.h"
 #include "gpu/record_buffers.h"
+#include "gpu/under_cupti.h"
 
 namespace stepscope {
 namespace {
@@ -204,6 +205,22 @@ absl::Status CostOfKineto(GpuWork& work, const std::string& prefix) {
   return WriteCost(prefix + ".json", off, on);
 }
 
+template <CuptiPart kPart>
+absl::Status CostOfCupti(GpuWork& work, const std::string& prefix) {
+  std::vector<double> off, on;
+  const auto step = [&] { work.TrainingStep(); };
+  for (int i = 0; i < kCostSteps; ++i) step();
+  Time(&off, kCostSteps, step);
+  absl::Status status = UnderCupti(kPart, [&] {
+    for (int i = 0; i < 5; ++i) step();
+    Time(&on, kCostSteps, step);
+  });
+  if (!status.ok()) return status;
+  step();
+  Time(&off, kCostSteps, step);
+  return WriteCost(prefix + ".json", off, on);
+}
+
 }  // namespace
 
 const std::vector<GpuStage>& GpuStages() {
@@ -218,7 +235,15 @@ const std::vector<GpuStage>& GpuStages() {
        &Overflow},
       {"cost-ours", "{}.json: step times without and with our recorder",
        &CostOfOurs},
-      {"cost-kineto", "{}.json: the same with Kineto", &CostOfKineto}};
+      {"cost-kineto", "{}.json: the same with Kineto", &CostOfKineto},
+      {"cost-subscribed", "{}.json: with CUPTI subscribed to, no more",
+       &CostOfCupti<CuptiPart::kSubscribed>},
+      {"cost-kernels", "{}.json: with its records of kernels and copies",
+       &CostOfCupti<CuptiPart::kKernels>},
+      {"cost-launches", "{}.json: with those of calls, without queries",
+       &CostOfCupti<CuptiPart::kLaunchCalls>},
+      {"cost-calls", "{}.json: with those of all calls",
+       &CostOfCupti<CuptiPart::kAllCalls>}};
   return stages;
 }
 

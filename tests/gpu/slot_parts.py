@@ -120,6 +120,26 @@ def judge_overhead(place: Place) -> str:
     return text
 
 
+CUPTI_COSTS = ("cost-subscribed", "cost-kernels", "cost-launches", "cost-calls")
+
+
+def record_causes(place: Place) -> None:
+    for stage in CUPTI_COSTS * (1 if place.fake else 2):
+        gpu_program(place, place.folder, stage)
+
+
+def judge_causes(place: Place) -> str:
+    """What each part of CUPTI adds to a step, each with what the ones before it have."""
+    lines = []
+    for stage in CUPTI_COSTS:
+        added = []
+        for file in sorted(place.folder.glob(f"*_{stage}.json")):
+            run = json.loads(file.read_text())
+            added.append(statistics.median(run["on_us"]) - statistics.median(run["off_us"]))
+        lines.append(f"{stage}: {statistics.mean(added):.0f} us ({min(added):.0f} to {max(added):.0f})")
+    return "\n".join(lines)
+
+
 def record_orders(place: Place) -> None:
     """Recorders after each other in one process, with all that TEARDOWN_CUPTI can be. What fails is a finding, not the end."""
     for teardown in ("unset", "0", "1"):
@@ -353,6 +373,7 @@ PARTS = [
     Part("same", "Kineto, stepscope, Kineto: the same steps of one process", record_stages(
         "kineto", "ours", "kineto", TEARDOWN_CUPTI="1"), judged_by(("gpu_test", "*SameStepsInOneProcess*"))),
     Part("overhead", "what recording adds to a step, beside Kineto", record_overhead, judge_overhead, seconds=120),
+    Part("causes", "what each part of CUPTI adds to that step", record_causes, judge_causes, seconds=90),
     Part("windows", "two windows of one Profile, then two Profiles: detach and use again", record_stages("windows", "ours", "ours"),
          judged_by(("gpu_test", "*TwoWindows*:*TwoProfiles*")), alone=False),
     Part("orders", "stepscope and Kineto after each other, with and without TEARDOWN_CUPTI", record_orders, judge_orders, seconds=90,

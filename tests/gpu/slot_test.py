@@ -334,7 +334,7 @@ def shell(tmp_path):
     return start
 
 
-QUICK = ("doctor", "tests", "buffers", "same", "overhead", "windows", "orders", "threads", "overflow", "graphs", "counters", "baseline")
+QUICK = ("doctor", "tests", "buffers", "same", "overhead", "causes", "windows", "orders", "threads", "overflow", "graphs", "counters", "baseline")
 
 
 def test_the_whole_script_with_a_part_that_fails_and_back_into_the_tree(shell, tmp_path):

@@ -22,7 +22,8 @@ ok   permissions   GPU records can be collected
 fix  TensorBoard   not installed in python3 -> pip install tensorboard xprof
 """
 TESTS = {"gpu_compare_test": ["CompareWorkTest.Same"], "gpu_buffers_test": ["RecordedBuffersTest.OfRealGpusAreDecodedWhole"]}
-COST = {"cost-ours": (100.0, 101.0), "cost-kineto": (100.0, 110.0)}
+COST = {"cost-ours": (100.0, 101.0), "cost-kineto": (100.0, 110.0), "cost-subscribed": (100.0, 100.0), "cost-kernels": (100.0, 103.0),
+        "cost-launches": (100.0, 104.0), "cost-calls": (100.0, 108.0)}
 
 COUNTED = {"stepscope": {"losses": [], "device_samples": [
     {"time_ns": 10 ** 6 * number, "counted_ns": 10 ** 6, "sm_active_frac": 0.5, "tensor_active_frac": 0.25} for number in range(100)]}}

@@ -102,6 +102,7 @@ ParameterUpdates FindParameterUpdates(const AnalysisContext& m) {
       found.steps.push_back({range.begin_ns, range.end_ns});
     }
   }
+  const std::vector<Span> optimizing = Merge(found.steps);
   // How often each op occurs in a step at most, with the same sizes. Optimizers
   // that take turns have lists of their own, which add up.
   using OpOf = std::pair<OptimizerKind, NameId>;
@@ -137,6 +138,9 @@ ParameterUpdates FindParameterUpdates(const AnalysisContext& m) {
     const bool updates = MayUpdateParameter(m, row);
     const bool inside_update =
         op.parent != kNone && MayUpdateParameter(m, op.parent);
+    const bool writes = updates && trace.name(op.name).ends_with('_');
+    const bool reads =
+        !writes && !inside_update && !Covers(optimizing, op.begin_ns);
     if (traits.zeroing && !in_backward) {
       for (const auto& [dims, count] : CountSizes(trace, op)) {
         found.zeroed.insert(dims);
@@ -146,7 +150,7 @@ ParameterUpdates FindParameterUpdates(const AnalysisContext& m) {
         !traits.zeroing) {
       for (const auto& [dims, count] : CountSizes(trace, op)) {
         found.taken.insert(dims);
-        if (!updates && !inside_update) found.only_read.insert(dims);
+        if (reads) found.only_read.insert(dims);
       }
     }
     if (!updates || inside_update) continue;

@@ -20,8 +20,8 @@ struct ParameterUpdates {
   // them.
   std::map<Dims, double> stepped = {};
   std::vector<Span> steps = {};
-  // By any op between backward and the next forward, and by those that update
-  // nothing.
+  // By any op between backward and the next forward, and by those that write to
+  // none of them and belong to no optimizer.
   std::set<Dims> taken = {}, only_read = {};
   std::vector<int64_t> times = {};  // of updates of known sizes
   bool all_known = true;            // each step of an optimizer shows all sizes

@@ -112,15 +112,22 @@ bool MarkUnread(const ParameterUpdates& updates,
 }
 
 // A head on a frozen network: the gradients that the pass makes first are of
-// the very sizes that the optimizer updates, some behind them are unread, and so
-// are the rest. Sizes alone do not tell a bias of the head from one of the
-// network.
+// the very sizes that the optimizer updates, some behind them are unread, and
+// so are the rest. Sizes alone do not tell a bias of the head from one of the
+// network; one that the head alone has shows where it is.
 void MarkBehindHead(const ParameterUpdates& updates, BackwardPass& pass) {
   if (!updates.all_known || updates.in_backward) return;
   std::map<Dims, double> left = updates.stepped;
   left.erase(Dims());
   double missing = 0;
   for (const auto& [dims, count] : left) missing += count;
+  const bool is_placed =
+      std::ranges::any_of(GroupedBySize(pass), [&](const auto& size) {
+        const double updated = CountOfSize(left, size.first);
+        return updated > 0 &&
+               updated >= static_cast<double>(size.second.size());
+      });
+  if (!is_placed) return;
   std::vector<StoredGradient*> behind;
   for (PassNode& node : pass.nodes) {
     for (StoredGradient& one : node.kept) {

@@ -70,11 +70,11 @@ void MergedCalls::Add(RowId row, double calls) {
 MergedCalls::Sum MergedCalls::Total(const char* change) const {
   const auto steps = static_cast<double>(m_.steps.steady.size());
   ShortenedOps all = ShortenOps(m_, ops_, change);
-  Sum sum{.ns = all.ns,
-          .bound_ns =
-              LargestUnrecordedNs(m_, all.saved_ns + code_ns_ / steps,
-                                  static_cast<double>(ops_.size()) / steps),
-          .edit = std::move(all.edit)};
+  Sum sum{
+      .ns = all.ns,
+      .bound_ns = LargestUnrecordedNs(m_, all.saved_ns + code_ns_ / steps,
+                                      static_cast<double>(ops_.size()) / steps),
+      .edit = std::move(all.edit)};
   if (m_.has_gpu) {
     sum.bound_ns = std::min(sum.bound_ns, m_.MeanNs(Cause::kDispatch) +
                                               m_.MeanNs(Cause::kHostCode));

@@ -346,8 +346,8 @@ void AddRecorder(const Trace& trace, const OpTree& tree,
   for (RowId thread : program.threads) {
     for (RowId row : tree.of_thread(thread)) {
       const int64_t begin_ns = trace.ops()[row].begin_ns;
-      const auto node = std::ranges::upper_bound(hosts, begin_ns, {},
-                                                 &HostNode::call_end_ns);
+      const auto node =
+          std::ranges::upper_bound(hosts, begin_ns, {}, &HostNode::call_end_ns);
       if (node == hosts.end() || begin_ns < node->gap.begin_ns) continue;
       node->recorder_ns += static_cast<float>(cost.op_ns);
     }

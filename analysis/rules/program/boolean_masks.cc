@@ -90,8 +90,7 @@ Verdict CheckPickedGroups(const AnalysisContext& m) {
   const RowId first = most->second.front().row;
   Finding finding = FindingAbout(m, first, first, "the first picked rows");
   finding.evidence =
-      "x[mask] picks rows of tensors of " +
-      Count(most->first, "row") + " " +
+      "x[mask] picks rows of tensors of " + Count(most->first, "row") + " " +
       MeanCount(static_cast<double>(most->second.size()) / steps, "time") +
       " per step. Each time it lists the places of all True elements, waits "
       "for the GPU to know how many there are, and gathers. On the GPU that "

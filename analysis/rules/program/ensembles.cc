@@ -107,7 +107,8 @@ class Finder {
       return false;
     }
     return std::ranges::none_of(chains.first(period), [&](RowId row) {
-      const bool in_place = m_.trace.name(m_.trace.ops()[row].name).ends_with('_');
+      const bool in_place =
+          m_.trace.name(m_.trace.ops()[row].name).ends_with('_');
       return !in_place && ResultDims(m_.trace, row) == source;
     });
   }
@@ -209,7 +210,8 @@ constexpr Rule kRules[] = {
          "in two thirds of the steps, three or more equal chains of ops with "
          "two layers or more follow each other; no op in them makes a tensor "
          "as large as what they take, so that none takes the result of "
-         "another, or each takes rows picked from one larger tensor; and the backward pass keeps a gradient of the first weight "
+         "another, or each takes rows picked from one larger tensor; and the "
+         "backward pass keeps a gradient of the first weight "
          "for each",
      .avoid = "the chains share their weights, are blocks of one deep network, "
               "or each is trained before the next one runs",

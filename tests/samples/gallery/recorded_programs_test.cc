@@ -24,7 +24,8 @@ std::filesystem::path FileOf(const std::string& name, bool of_gpu) {
   const std::filesystem::path kept = of_gpu ? STEPSCOPE_TEST_DATA "/gpu/gallery"
                                             : STEPSCOPE_TEST_DATA "/gallery";
   // record.sh writes the first where zstd is not installed.
-  const std::filesystem::path gzipped = now.value_or(kept) / (name + ".json.gz");
+  const std::filesystem::path gzipped =
+      now.value_or(kept) / (name + ".json.gz");
   return std::filesystem::exists(gzipped)
              ? gzipped
              : now.value_or(kept) / (name + ".json.zst");
