@@ -24,7 +24,7 @@ bool IsAbout(std::string_view id, Cause cause) {
 }
 
 // What can be said of each cause whatever the rules find; empty: nothing.
-const char* KnownOf(Cause cause, bool has_gpu) {
+const char* KnownOf(Cause cause, const Report& report) {
   switch (cause) {
     case Cause::kKernelLatency:
       return "such a gap follows every kernel; only fewer, longer kernels or "
@@ -36,11 +36,12 @@ const char* KnownOf(Cause cause, bool has_gpu) {
     case Cause::kProfiler:
       return "the profiler's own work, absent when the program runs without it";
     case Cause::kHostCode:
-      return "the program's own code; record with with_stack=True to see its "
-             "lines";
+      return report.lines.empty() ? "the program's own code; record with "
+                                    "with_stack=True to see its lines"
+                                  : "the program's own code, by line below";
     case Cause::kUnknown:
-      return has_gpu ? "the GPU is idle, and no host event shows why"
-                     : "no event shows what the thread did";
+      return report.has_gpu ? "the GPU is idle, and no host event shows why"
+                            : "no event shows what the thread did";
     default:
       return "";
   }
@@ -199,7 +200,7 @@ CauseAnswer AnswerTo(const Report& report, Cause cause, double ms,
   }
   for (const std::string& part :
        {LongestOf(report, cause, in_split ? ms : path_ms, path_ms),
-        std::string(KnownOf(cause, report.has_gpu)),
+        std::string(KnownOf(cause, report)),
         RulesSay(report, cause, answer)}) {
     if (part.empty()) continue;
     answer.why += (answer.why.empty() ? "" : "; ") + part;

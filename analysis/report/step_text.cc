@@ -54,7 +54,7 @@ std::string UnprofiledText(const Report& report) {
   return "about " + Milliseconds(steps.unprofiled_ms) +
          " without the profiler, whose cost was " +
          (steps.cost_estimated ? "estimated" : "measured") +
-         (report.has_gpu ? "" : "; gains refer to that time");
+         "; gains refer to that time";
 }
 
 std::string StallsText(const Report& report) {

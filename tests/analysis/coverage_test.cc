@@ -314,5 +314,18 @@ TEST(OrderPlanTest, SmallBoundsAndNotesAreLeftOut) {
   EXPECT_EQ(PlanInWords(report), "");
 }
 
+// A recording that has lines needs no other one.
+TEST(CoverageTest, OwnCodeHasItsLinesBelowWhereTheyWereRecorded) {
+  Report report = HalfComputing();
+  ExplainCauses(report);
+  EXPECT_TRUE(Contains(AnswerTo(report, "host_code")->why, "with_stack=True"))
+      << AnswerTo(report, "host_code")->why;
+  report = HalfComputing();
+  report.lines.push_back({.name = "train.py:7 in main"});
+  ExplainCauses(report);
+  EXPECT_TRUE(Contains(AnswerTo(report, "host_code")->why, "by line below"))
+      << AnswerTo(report, "host_code")->why;
+}
+
 }  // namespace
 }  // namespace stepscope::coverage_test

@@ -116,7 +116,8 @@ function verdictSection(report, details, words_) {
   const steps = report.steps;
   const busy = (split.compute || 0) + (report.has_gpu ? (split.communication || 0) + (split.copy || 0) : 0);
   const tiles = steps.count ? [
-    tile('mean step', figure('steps.mean_ms', ms(steps.mean_ms)), `median ${ms(steps.median_ms)}`),
+    tile('mean step', figure('steps.mean_ms', ms(steps.mean_ms)), steps.unprofiled_ms > 0 && steps.mean_ms > 1.05 * steps.unprofiled_ms
+      ? `about ${ms(steps.unprofiled_ms)} without the profiler` : `median ${ms(steps.median_ms)}`),
     report.plan.ids.length ? tile('after the plan', ms(report.plan.step_after_ms),
       factor(report.plan.step_before_ms / report.plan.step_after_ms) + ' faster, predicted') : null,
     tile(report.has_gpu ? 'GPU busy' : 'computing', percent(busy / Math.max(steps.mean_ms, 1e-9)), ms(busy) + ' of the step'),

@@ -287,8 +287,8 @@ TEST(ObserverEffectTest, EstimatesForHowLongAGpuWaits) {
             std::string::npos)
       << finding->evidence;
   EXPECT_NE(ToText(report, {})
-                .find("without the profiler, whose cost was "
-                      "estimated\n"),
+                .find("without the profiler, whose cost was estimated; gains "
+                      "refer to that time\n"),
             std::string::npos)
       << ToText(report, {});
   // A tenth of the step is the threshold: three ops and two calls take 4.2 us,
