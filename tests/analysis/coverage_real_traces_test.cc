@@ -21,7 +21,8 @@ std::vector<std::string> TracesBelow(const std::string& folder) {
   for (const auto& entry :
        std::filesystem::recursive_directory_iterator(folder)) {
     const std::string path = entry.path().string();
-    if (path.ends_with(".json.gz") || path.ends_with(".xplane.pb")) {
+    if (path.ends_with(".json.gz") || path.ends_with(".json.zst") ||
+        path.ends_with(".xplane.pb")) {
       paths.push_back(path);
     }
   }
@@ -40,7 +41,7 @@ void ExpectExplained(const Report& report, const std::string& path) {
 
 TEST(CoverageRealTracesTest, EveryTraceIsExplained) {
   const std::vector<std::string> paths = TracesBelow(STEPSCOPE_TEST_DATA);
-  EXPECT_GE(paths.size(), 40u);
+  EXPECT_GE(paths.size(), 200u);
   size_t with_steps = 0;
   for (const std::string& path : paths) {
     const absl::StatusOr<Trace> trace = ReadTrace(path);
@@ -49,7 +50,7 @@ TEST(CoverageRealTracesTest, EveryTraceIsExplained) {
     with_steps += !report.coverage.empty();
     ExpectExplained(report, path);
   }
-  EXPECT_GE(with_steps, 30u);
+  EXPECT_GE(with_steps, 190u);
 }
 
 TEST(CoverageRealTracesTest, SeveralRanksAreExplained) {

@@ -37,6 +37,7 @@ extern const Pattern kCudnnBenchmarkOff = {
     .train = &TrainCudnnBenchmarkOff,
     .needs_gpu = true,
     .also = {{"tensor-cores-idle", "convolutions in TF32", /*when_fixed=*/true},
-             {"layout-transpose", "NCHW tensors", /*when_fixed=*/true}}};
+             {"layout-transpose", "NCHW tensors", /*when_fixed=*/true},
+             {"unfused-pointwise", "activations and the loss", true}}};
 
 }  // namespace gallery

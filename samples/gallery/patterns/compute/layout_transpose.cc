@@ -48,6 +48,8 @@ extern const Pattern kLayoutTranspose = {
     .habit = "convolves NCHW tensors in 16 bits",
     .fix = "MemoryFormat::ChannelsLast",
     .train = &TrainLayoutTranspose,
-    .needs_gpu = true};
+    .needs_gpu = true,
+    .also = {{"unfused-pointwise", "activations, casts and the loss",
+              /*when_fixed=*/true}}};
 
 }  // namespace gallery

@@ -31,6 +31,7 @@ extern const Pattern kSmallBatch = {
     .needs_gpu = true,
     .also = {{"launch-bound", "tiny kernels"},
              {"memory-headroom", "that is why it fits", /*when_fixed=*/true},
-             {"tensor-cores-idle", "float32", /*when_fixed=*/true}}};
+             {"tensor-cores-idle", "float32", /*when_fixed=*/true},
+             {"tf32-off", "float32", /*when_fixed=*/true}}};
 
 }  // namespace gallery

@@ -40,6 +40,8 @@ extern const Pattern kTensorCoresIdle = {
     .fix = "autocast to bfloat16",
     .train = &TrainTensorCoresIdle,
     .needs_gpu = true,
-    .also = {{"tf32-off", "TF32 would be the smaller step"}}};
+    .also = {{"tf32-off", "TF32 would be the smaller step"},
+             {"fp8-candidate", "16 bits are not the end", /*when_fixed=*/true},
+             {"unfused-pointwise", "casts and the loss", /*when_fixed=*/true}}};
 
 }  // namespace gallery

@@ -31,6 +31,8 @@ extern const Pattern kTf32Off = {
     .also = {{"tensor-cores-idle",
               "16-bit types would be faster still, and that finding supersedes "
               "this one",
+              /*when_fixed=*/true},
+             {"launch-bound", "kernels of 0.1 ms, launched by a slow host",
               /*when_fixed=*/true}}};
 
 }  // namespace gallery
