@@ -22,7 +22,7 @@ namespace stepscope {
 namespace {
 
 // The longest chain that is looked for, in outermost ops.
-constexpr size_t kLongestPass = 32;
+constexpr size_t kLongestPass = 64;
 // Calling an op takes some 5 to 20 us; only what exceeds it is computing.
 constexpr double kCallingNs = 20'000;
 // Passes of a loop backwards in time, on average. Our own choice: fewer may be

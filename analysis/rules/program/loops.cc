@@ -239,7 +239,7 @@ constexpr Rule kRules[] = {
                   "https://docs.pytorch.org/docs/stable/generated/"
                   "torch.vmap.html",
      .detect =
-         "the same chain of at most 32 ops repeats at least 16 times without "
+         "the same chain of at most 64 ops repeats at least 16 times without "
          "anything between, in two thirds of the steps; each pass picks an "
          "element of a tensor, reads a value, or multiplies one row or sample, "
          "or adds one of the elements that aten::unbind made right before; "

@@ -20,6 +20,7 @@ struct How {
   double us = 15;         // of each op
   std::string kind = {};  // of a range around the loop
   std::string also = {};  // an op of each pass
+  int more = 0;           // ops of each pass
 };
 
 class Loop {
@@ -65,6 +66,9 @@ class Loop {
     text_.Pass(5);
     Op(how_.product ? "aten::relu" : how_.reads, "", how_.us);
     if (!how_.also.empty()) Op(how_.also, "", how_.us);
+    for (int op = 0; op < how_.more; ++op) {
+      Op(op % 2 == 0 ? "aten::clamp" : "aten::sub", "", how_.us);
+    }
     if (!how_.one_by_one) return;
     text_.Begin();
     text_.Pass(1);
@@ -242,6 +246,12 @@ TEST(UnbatchedLoopTest, LoopsBackwardsInTimeAreMerged) {
 TEST(UnbatchedLoopTest, FifteenPassesAreTooFew) {
   EXPECT_TRUE(IsClean(Of({.passes = 15, .us = 20}), "unbatched-loop"));
   EXPECT_FALSE(IsClean(Of({.passes = 16, .us = 20}), "unbatched-loop"));
+}
+
+// Matching boxes with anchors takes some forty ops for each picture.
+TEST(UnbatchedLoopTest, PassesAreUpToSixtyFourOpsLong) {
+  EXPECT_FALSE(IsClean(Of({.more = 62}), "unbatched-loop"));
+  EXPECT_TRUE(IsClean(Of({.more = 63}), "unbatched-loop"));
 }
 
 TEST(UnbatchedLoopTest, BatchesAreNoElements) {
