@@ -119,7 +119,8 @@ int TierOf(const SizedFinding& sized) {
 // General advice whose gain is what a specific change leaves stands behind that
 // change, unless it gains much more.
 void PutBehindOwners(std::vector<SizedFinding>& found) {
-  for (size_t i = 0; i < found.size(); ++i) {
+  // From the last on, so that what moves has been looked at.
+  for (size_t i = found.size(); i-- > 0;) {
     if (found[i].after.empty() || RankGroup(found[i].finding) != 1) continue;
     for (size_t owner = i + 1; owner < found.size(); ++owner) {
       if (found[owner].finding.id != found[i].after) continue;
@@ -129,11 +130,9 @@ void PutBehindOwners(std::vector<SizedFinding>& found) {
               RankWeight(found[i].finding)) {
         break;
       }
-      found[i].after.clear();
       std::rotate(found.begin() + static_cast<std::ptrdiff_t>(i),
                   found.begin() + static_cast<std::ptrdiff_t>(i) + 1,
                   found.begin() + static_cast<std::ptrdiff_t>(owner) + 1);
-      --i;
       break;
     }
   }

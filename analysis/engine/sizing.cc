@@ -276,14 +276,14 @@ std::optional<SizedFinding> Size(const AnalysisContext& context, Found found) {
     found.bound_ns = WithNoise(context, found.bound_ns);
   }
   if (!replay.check().valid || found.alternatives.empty()) {
-    const double best_ns = replay.check().valid && !found.trials.empty()
-                               ? BestTrialNs(context, found.trials)
-                               : found.bound_ns;
-    const bool no_trial_gains =
-        best_ns < MinReportableGainMs(context) * 1e6 && !found.trials.empty();
-    // A bound counts the GPU's time; where the host limits the step, what the
-    // change takes from the host may be more.
-    if (context.has_gpu) found.bound_ns = std::max(found.bound_ns, best_ns);
+    bool no_trial_gains = false;
+    if (replay.check().valid && !found.trials.empty()) {
+      const double best_ns = BestTrialNs(context, found.trials);
+      no_trial_gains = best_ns < MinReportableGainMs(context) * 1e6;
+      // A bound counts the GPU's time; where the host limits the step, what the
+      // change takes from the host may be more.
+      if (context.has_gpu) found.bound_ns = std::max(found.bound_ns, best_ns);
+    }
     Wording if_small = std::move(found.if_small);
     SizedFinding sized = SizeByBound(std::move(found));
     if (no_trial_gains) ApplySmallGain(std::move(if_small), sized);

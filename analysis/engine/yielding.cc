@@ -132,9 +132,10 @@ std::vector<const SizedFinding*> OwnersOf(
   return owners;
 }
 
-std::string AfterOwners(const std::vector<const SizedFinding*>& owners) {
-  return " This is what it still gains after the change of " +
-         owners.front()->finding.id + ".";
+void PutAfter(const SizedFinding& owner, SizedFinding& general) {
+  general.after = owner.finding.id;
+  general.finding.evidence +=
+      " This is what it still gains after the change of " + general.after + ".";
 }
 
 // Replays what `general` still gains after the owners' changes.
@@ -163,8 +164,7 @@ void CountRest(const AnalysisContext& context,
     finding.speedup =
         finding.baseline_ms / (finding.baseline_ms - finding.gain.expected_ms);
   }
-  finding.evidence += AfterOwners(owners);
-  general.after = owners.front()->finding.id;
+  PutAfter(*owners.front(), general);
 }
 
 // The same where one of the gains is a bound: both count as the same time, so
@@ -172,8 +172,8 @@ void CountRest(const AnalysisContext& context,
 void SubtractBounds(const AnalysisContext& context,
                     const std::vector<const SizedFinding*>& owners,
                     SizedFinding& general) {
+  PutAfter(*owners.front(), general);
   Finding& finding = general.finding;
-  general.after = owners.front()->finding.id;
   double owned_ms = 0;
   for (const SizedFinding* owner : owners) {
     owned_ms += owner->finding.gain.expected_ms;
@@ -182,7 +182,6 @@ void SubtractBounds(const AnalysisContext& context,
                        &finding.gain.high_ms}) {
     *gain = std::max(0.0, *gain - owned_ms);
   }
-  finding.evidence += AfterOwners(owners);
   if (finding.gain_kind != GainKind::kPredicted) return;
   const double step_ms =
       finding.baseline_ms > 0 ? finding.baseline_ms : context.gain_step_ms();

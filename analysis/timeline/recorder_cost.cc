@@ -2,9 +2,11 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <utility>
 #include <vector>
 
 #include "steps/steady_steps.h"
+#include "steps/step_window.h"
 #include "timeline/timeline.h"
 
 namespace stepscope {
@@ -88,13 +90,6 @@ std::vector<int64_t> BetweenFrames(const Trace& trace) {
   return distances;
 }
 
-double MedianOf(std::vector<int64_t> values) {
-  const auto middle =
-      values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-  std::ranges::nth_element(values, middle);
-  return static_cast<double>(*middle);
-}
-
 // By how much longer the recorded steps are than those before the window, per
 // op and per call of CUDA; 0 if that was not timed or is not so.
 double AddedPerEvent(const Trace& trace, const OpTree& tree,
@@ -104,10 +99,10 @@ double AddedPerEvent(const Trace& trace, const OpTree& tree,
       steps.thread == kNone) {
     return 0;
   }
-  std::vector<int64_t> recorded;
+  std::vector<double> recorded;
   double events = 0;
   for (size_t i : steps.steady) {
-    recorded.push_back(steps.windows[i].host.length());
+    recorded.push_back(static_cast<double>(steps.windows[i].host.length()));
   }
   std::vector<RowId> threads = AutogradThreads(trace, steps.thread);
   threads.push_back(steps.thread);
@@ -120,7 +115,8 @@ double AddedPerEvent(const Trace& trace, const OpTree& tree,
     events += std::ranges::count(threads, call.thread) > 0 &&
               InSteadyStep(steps, call.begin_ns);
   }
-  const double added = MedianOf(std::move(recorded)) - MedianOf(waits);
+  const double added =
+      Median(std::move(recorded)) - Median({waits.begin(), waits.end()});
   if (added <= 0 || events == 0) return 0;
   return added * static_cast<double>(steps.steady.size()) / events;
 }

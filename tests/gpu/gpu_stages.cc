@@ -160,65 +160,65 @@ absl::Status WriteCost(const std::string& path, const std::vector<double>& off,
 }
 
 // Steps without a recorder before and after those with one, so that a drift of
-// the machine hits both alike. Opening and closing the window is left out.
-absl::Status CostOfOurs(GpuWork& work, const std::string& prefix) {
+// the machine hits both alike. `record` appends the times of those with one;
+// what opens and closes the recorder is left out.
+absl::Status CostOf(
+    GpuWork& work, const std::string& prefix,
+    const std::function<absl::Status(const std::function<void()>& step,
+                                     std::vector<double>* on)>& record) {
   std::vector<double> off, on;
   const auto step = [&] { work.TrainingStep(); };
   for (int i = 0; i < kCostSteps; ++i) step();
   Time(&off, kCostSteps, step);
-  ProfileOptions options;
-  options.name = "gpu_program";
-  options.print_report = false;
-  options.time_all_steps = false;
-  options.schedule = {.wait = 0, .warmup = 5, .active = kCostSteps + 2};
-  Profile profile(std::move(options));
-  for (int i = 0; i < 6; ++i) {
-    step();
-    profile.Step();
-  }
-  Time(&on, kCostSteps, [&] {
-    step();
-    profile.Step();
-  });
-  step();
-  profile.Step();
-  if (absl::Status s = profile.Finish(); !s.ok()) return s;
+  if (absl::Status s = record(step, &on); !s.ok()) return s;
   Time(&off, kCostSteps, step);
   return WriteCost(prefix + ".json", off, on);
 }
 
+absl::Status CostOfOurs(GpuWork& work, const std::string& prefix) {
+  return CostOf(work, prefix, [](const auto& step, std::vector<double>* on) {
+    ProfileOptions options;
+    options.name = "gpu_program";
+    options.print_report = false;
+    options.time_all_steps = false;
+    options.schedule = {.wait = 0, .warmup = 5, .active = kCostSteps + 2};
+    Profile profile(std::move(options));
+    const auto profiled = [&] {
+      step();
+      profile.Step();
+    };
+    for (int i = 0; i < 6; ++i) profiled();
+    Time(on, kCostSteps, profiled);
+    profiled();
+    return profile.Finish();
+  });
+}
+
 absl::Status CostOfKineto(GpuWork& work, const std::string& prefix) {
-  std::vector<double> off, on;
-  const auto step = [&] { work.TrainingStep(); };
-  for (int i = 0; i < kCostSteps; ++i) step();
-  Time(&off, kCostSteps, step);
-  UnderKineto(
-      work, "",
-      [&] {
-        for (int i = 0; i < 5; ++i) step();
-      },
-      [&] {
-        step();
-        Time(&on, kCostSteps, step);
-      });
-  Time(&off, kCostSteps, step);
-  return WriteCost(prefix + ".json", off, on);
+  return CostOf(work, prefix, [&](const auto& step, std::vector<double>* on) {
+    UnderKineto(
+        work, "",
+        [&] {
+          for (int i = 0; i < 5; ++i) step();
+        },
+        [&] {
+          step();
+          Time(on, kCostSteps, step);
+        });
+    return absl::OkStatus();
+  });
 }
 
 template <CuptiPart kPart>
 absl::Status CostOfCupti(GpuWork& work, const std::string& prefix) {
-  std::vector<double> off, on;
-  const auto step = [&] { work.TrainingStep(); };
-  for (int i = 0; i < kCostSteps; ++i) step();
-  Time(&off, kCostSteps, step);
-  absl::Status status = UnderCupti(kPart, [&] {
-    for (int i = 0; i < 5; ++i) step();
-    Time(&on, kCostSteps, step);
+  return CostOf(work, prefix, [](const auto& step, std::vector<double>* on) {
+    absl::Status status = UnderCupti(kPart, [&] {
+      for (int i = 0; i < 5; ++i) step();
+      Time(on, kCostSteps, step);
+    });
+    step();
+    return status;
   });
-  if (!status.ok()) return status;
-  step();
-  Time(&off, kCostSteps, step);
-  return WriteCost(prefix + ".json", off, on);
 }
 
 }  // namespace

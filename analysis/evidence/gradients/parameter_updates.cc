@@ -138,9 +138,6 @@ ParameterUpdates FindParameterUpdates(const AnalysisContext& m) {
     const bool updates = MayUpdateParameter(m, row);
     const bool inside_update =
         op.parent != kNone && MayUpdateParameter(m, op.parent);
-    const bool writes = updates && trace.name(op.name).ends_with('_');
-    const bool reads =
-        !writes && !inside_update && !Covers(optimizing, op.begin_ns);
     if (traits.zeroing && !in_backward) {
       for (const auto& [dims, count] : CountSizes(trace, op)) {
         found.zeroed.insert(dims);
@@ -148,6 +145,9 @@ ParameterUpdates FindParameterUpdates(const AnalysisContext& m) {
     }
     if (after_backward && !in_backward && !traits.bookkeeping &&
         !traits.zeroing) {
+      const bool writes = updates && trace.name(op.name).ends_with('_');
+      const bool reads =
+          !writes && !inside_update && !Covers(optimizing, op.begin_ns);
       for (const auto& [dims, count] : CountSizes(trace, op)) {
         found.taken.insert(dims);
         if (reads) found.only_read.insert(dims);

@@ -34,25 +34,24 @@ struct Picked {
   Dims dims = {};
 };
 
-// True if `row` is x[mask] with a mask for each element: places are listed of a
-// tensor of the sizes of x.
+// True if places are listed in `row` of a mask of these sizes.
+bool ListsPlaces(const AnalysisContext& m, RowId row, const Dims& mask) {
+  return std::ranges::any_of(m.tree.inside(row), [&](RowId inner) {
+    return PlainNameOf(m.trace, inner) == "nonzero" &&
+           DimsOf(m.trace, inner, 0) == mask;
+  });
+}
+
+// True if `row` is x[mask] with a mask for each element.
 bool PicksElements(const AnalysisContext& m, RowId row) {
   const Dims& dims = DimsOf(m.trace, row, 0);
-  return dims.size() >= 2 &&
-         std::ranges::any_of(m.tree.inside(row), [&](RowId inner) {
-           return PlainNameOf(m.trace, inner) == "nonzero" &&
-                  DimsOf(m.trace, inner, 0) == dims;
-         });
+  return dims.size() >= 2 && ListsPlaces(m, row, dims);
 }
 
 // The same with a mask for each row.
 bool PicksRows(const AnalysisContext& m, RowId row) {
   const Dims& dims = DimsOf(m.trace, row, 0);
-  return !dims.empty() &&
-         std::ranges::any_of(m.tree.inside(row), [&](RowId inner) {
-           return PlainNameOf(m.trace, inner) == "nonzero" &&
-                  DimsOf(m.trace, inner, 0) == Dims{dims.front()};
-         });
+  return !dims.empty() && ListsPlaces(m, row, {dims.front()});
 }
 
 std::vector<Picked> FindPicks(const AnalysisContext& m,
