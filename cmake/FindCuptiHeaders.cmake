@@ -1,8 +1,8 @@
 # Finds CUPTI's headers (with the cuda.h they include): in a CUDA toolkit's extras/CUPTI/include, or in NVIDIA's wheels beside torch.
 # Nothing is linked: the library itself is loaded at run time.
-# They must be CUDA 13's: older ones lack declarations; the library may be 12 all the same.
+# The headers must be CUDA 13's, because older ones lack declarations. The library may still be of CUDA 12.
 #   CuptiHeaders_FOUND, CuptiHeaders_VERSION (the number of CUPTI_API_VERSION), target Cupti::headers.
-# Set CuptiHeaders_DIR to a folder that holds cupti.h to choose one.
+# To choose the headers, set CuptiHeaders_DIR to a folder that holds cupti.h.
 if(NOT TARGET Cupti::headers)
   set(_cupti_folders ${CuptiHeaders_DIR})
   set(_cupti_python "${STEPSCOPE_PYTHON}")
@@ -21,12 +21,12 @@ if(NOT TARGET Cupti::headers)
     list(APPEND _cupti_folders ${_cuda}/extras/CUPTI/include ${_cuda}/include)
   endforeach()
   find_path(CuptiHeaders_INCLUDE_DIR NAMES cupti_activity.h PATHS ${_cupti_folders} NO_DEFAULT_PATH)
-  # cupti.h includes cuda.h, which the older wheels keep in a folder of its own.
+  # cupti.h includes cuda.h, which is in a separate folder in older wheels.
   find_path(CuptiHeaders_CUDA_INCLUDE_DIR NAMES cuda.h NO_DEFAULT_PATH
     PATHS ${CuptiHeaders_INCLUDE_DIR} ${CuptiHeaders_INCLUDE_DIR}/../../../include
       "${_cupti_site}/nvidia/cuda_runtime/include")
-  # CUDA 13's cuda.h includes crt/, which NVIDIA ships with the compiler, not with the runtime; Triton, which the torch wheel
-  # needs, carries a copy.
+  # CUDA 13's cuda.h includes crt/, which NVIDIA ships with the compiler but not with the runtime. Triton, on which the torch
+  # wheel depends, contains a copy.
   set(_cupti_crt_folders ${CuptiHeaders_CUDA_INCLUDE_DIR} "${_cupti_site}/nvidia/cuda_nvcc/include")
   foreach(_cuda IN ITEMS $ENV{CUDA_HOME} $ENV{CUDA_PATH} /usr/local/cuda)
     list(APPEND _cupti_crt_folders ${_cuda}/include)

@@ -1,6 +1,6 @@
 # Finds the headers of NVTX 3: in NVIDIA's wheels beside torch, or in a CUDA toolkit. NVTX is header-only; nothing is linked.
 #   NvtxHeaders_FOUND, NvtxHeaders_INCLUDE_DIR, target Nvtx::headers.
-# Set NvtxHeaders_DIR to a folder that holds nvtx3/nvToolsExt.h to choose one.
+# To choose the headers, set NvtxHeaders_DIR to a folder that holds nvtx3/nvToolsExt.h.
 if(NOT TARGET Nvtx::headers)
   set(_nvtx_folders ${NvtxHeaders_DIR})
   set(_nvtx_python "${STEPSCOPE_PYTHON}")
@@ -18,7 +18,7 @@ if(NOT TARGET Nvtx::headers)
   foreach(_cuda IN ITEMS $ENV{CUDA_HOME} $ENV{CUDA_PATH} /usr/local/cuda)
     list(APPEND _nvtx_folders ${_cuda}/include)
   endforeach()
-  # nvtxTypes.h tells NVTX 3 from the library of NVTX 2.
+  # Only NVTX 3 has nvtxTypes.h; NVTX 2 does not.
   find_path(NvtxHeaders_INCLUDE_DIR NAMES nvtx3/nvtxDetail/nvtxTypes.h PATHS ${_nvtx_folders} NO_DEFAULT_PATH)
   mark_as_advanced(NvtxHeaders_INCLUDE_DIR)
 endif()
@@ -26,6 +26,6 @@ include(FindPackageHandleStandardArgs)
 find_package_handle_standard_args(NvtxHeaders REQUIRED_VARS NvtxHeaders_INCLUDE_DIR)
 if(NvtxHeaders_FOUND AND NOT TARGET Nvtx::headers)
   add_library(Nvtx::headers INTERFACE IMPORTED)
-  # As a system folder: these headers are not ours to warn about.
+  # A system folder, so that the compiler does not warn about these headers.
   set_target_properties(Nvtx::headers PROPERTIES INTERFACE_INCLUDE_DIRECTORIES "${NvtxHeaders_INCLUDE_DIR}")
 endif()

@@ -1,4 +1,4 @@
-# Finds LibTorch inside the PyPI torch wheel, without importing torch, without nvcc.
+# Finds LibTorch inside the PyPI torch wheel. Needs neither to import torch nor nvcc.
 #   TorchWheel_FOUND, TorchWheel_VERSION, TorchWheel_CUDA ("13.0" or "none"), TorchWheel_DIR, target TorchWheel::cpu (libtorch_cpu + libc10).
 # Compile against it with NDEBUG: RecordFunction::inputs() checks a field that only debug builds of LibTorch have.
 if(NOT TARGET TorchWheel::cpu)
@@ -9,7 +9,8 @@ if(NOT TARGET TorchWheel::cpu)
   endif()
   if(_torch_python)
     set(_torch_find "import importlib.util as u, os; s=u.find_spec('torch'); print(os.path.dirname(s.origin) if s and s.origin else '')")
-    # pip builds a package in an environment of its own, whose PYTHONPATH hides what is installed; -I ignores the variable.
+    # pip builds a package in a separate environment, whose PYTHONPATH hides installed packages. -I makes Python ignore that
+    # variable.
     foreach(_torch_flags IN ITEMS "" -I)
       if(NOT TorchWheel_DIR)
         execute_process(COMMAND ${_torch_python} ${_torch_flags} -c "${_torch_find}"
@@ -36,7 +37,7 @@ if(NOT TARGET TorchWheel::cpu)
         "${TorchWheel_DIR}/include;${TorchWheel_DIR}/include/torch/csrc/api/include"
       INTERFACE_COMPILE_DEFINITIONS "NDEBUG"
       INTERFACE_LINK_LIBRARIES "TorchWheel::c10")
-    # libtorch_cpu itself needs CUPTI and the CUDA runtime; its own RPATH finds them at run time.
+    # libtorch_cpu itself needs CUPTI and the CUDA runtime, which its own RPATH finds at run time.
     set_property(TARGET TorchWheel::cpu APPEND PROPERTY INTERFACE_LINK_OPTIONS "-Wl,--allow-shlib-undefined")
     foreach(_dir IN LISTS _torch_cuda_libs)
       set_property(TARGET TorchWheel::cpu APPEND PROPERTY INTERFACE_LINK_OPTIONS "-Wl,-rpath-link,${_dir}")

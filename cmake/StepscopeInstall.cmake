@@ -1,11 +1,11 @@
-# `cmake --install` and the package that find_package(stepscope) finds.
+# Rules for `cmake --install`, and the package for find_package(stepscope).
 include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 
 get_property(_libraries GLOBAL PROPERTY STEPSCOPE_LIBRARIES)
 install(TARGETS ${_libraries} EXPORT stepscopeTargets ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
 
-# The public headers, and no others: docs/stability.md says what they promise. A header beside these in an include folder is for
+# The public headers and no others; docs/stability.md says what they promise. Other headers in the include folders are only for
 # our own targets.
 set(_public_headers
   # recording
@@ -34,14 +34,14 @@ if(TARGET stepscope_cli)
 endif()
 if(TARGET stepscope_manual)
   get_property(_manual GLOBAL PROPERTY STEPSCOPE_MANUAL)
-  # Where man and the shells look for them. Not there if only the program was built.
+  # In the places where man and the shells look. The files are missing if only the program was built.
   install(FILES ${_manual}/stepscope.1 DESTINATION ${CMAKE_INSTALL_MANDIR}/man1 OPTIONAL)
   install(FILES ${_manual}/stepscope.bash DESTINATION ${CMAKE_INSTALL_DATADIR}/bash-completion/completions
     RENAME stepscope OPTIONAL)
   install(FILES ${_manual}/_stepscope DESTINATION ${CMAKE_INSTALL_DATADIR}/zsh/site-functions OPTIONAL)
   install(FILES ${_manual}/stepscope.fish DESTINATION ${CMAKE_INSTALL_DATADIR}/fish/vendor_completions.d OPTIONAL)
 endif()
-# All that is installed, and none of the tests and samples.
+# Everything that is installed, without tests and samples.
 add_custom_target(stepscope_package)
 foreach(_target ${_libraries} stepscope_cli stepscope_manual stepscope_inject stepscope_inject_torch)
   if(TARGET ${_target})

@@ -1,6 +1,6 @@
-# Every package the build uses, found in one place, and the table that says what was found.
-# A wheel brings its libraries along. zlib and zstd are linked statically where that is possible: others in the process look for
-# them by the same file names, and must find the versions that they need.
+# Finds every package that the build uses, and prints a table of what was found. A wheel contains its libraries. zlib and zstd
+# are linked statically if possible: otherwise, other libraries in the process that look for the same file names could get our
+# versions instead of those they need.
 find_package(Threads REQUIRED)
 if(STEPSCOPE_PYTHON_PACKAGE)
   set(ZLIB_USE_STATIC_LIBS ON)

@@ -1,6 +1,6 @@
-# Set-up shared by samples/run.sh and tests/run.sh; sourced, never run. Says what it installs; quick when nothing is missing.
+# Set-up shared by samples/run.sh and tests/run.sh; source it, do not run it. Prints what it installs. Fast if all is there.
 # Needs Debian 12+ or Ubuntu 24.04+ and, only if packages are missing, root or sudo.
-#   STEPSCOPE_PYTHON   a Python whose torch is used as it is (an active virtual environment with torch is found by itself)
+#   STEPSCOPE_PYTHON   a Python with torch, which is not changed (an active virtual environment with torch is found without it)
 #   STEPSCOPE_JOBS     parallel compile jobs; default: all cores
 
 stepscope_root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
@@ -10,7 +10,7 @@ stepscope_log=$stepscope_root/build/setup.log
 say() { printf '\033[1m== %s\033[0m\n' "$*" | { [ -t 1 ] && [ -z "${NO_COLOR:-}" ] && cat || sed 's/\x1b\[[0-9;]*m//g'; }; }
 die() { printf 'stepscope: %s\n' "$*" >&2; exit 1; }
 
-# quiet WHAT COMMAND...: runs it with its output in the log, and a dot every two seconds.
+# quiet WHAT COMMAND...: runs the command with its output in the log, and prints a dot every two seconds.
 quiet() {
   local what=$1 start=$SECONDS pid
   shift
@@ -27,7 +27,7 @@ quiet() {
   fi
 }
 
-# apt_packages NAME...: installs those that are missing.
+# apt_packages NAME...: installs missing packages.
 apt_packages() {
   local missing=() name sudo=""
   for name in "$@"; do
@@ -46,8 +46,8 @@ apt_packages() {
 
 has_module() { "$1" -c "import importlib.util as u, sys; sys.exit(u.find_spec('$2') is None)" 2>/dev/null; }
 
-# pip_packages VENV ARGUMENT...: makes the environment if needed and runs pip install unless its stamp, a line for each time,
-# names all of that already.
+# pip_packages VENV ARGUMENT...: makes the environment if needed and runs pip install, unless the environment's stamp file
+# already lists all of the arguments. The stamp has one line per installation.
 pip_packages() {
   local venv=$1 stamp=$1/stepscope-installed missing="" installed word
   shift
@@ -66,7 +66,7 @@ pip_packages() {
   fi
 }
 
-# Compilers and libraries; CMake and Ninja from PyPI where the system's are too old.
+# Installs compilers and libraries, and CMake and Ninja from PyPI if the system's versions are too old.
 setup_build() {
   apt_packages g++ make cmake ninja-build pkg-config python3 python3-venv libprotobuf-dev protobuf-compiler libabsl-dev \
     libsimdjson-dev zlib1g-dev libzstd-dev libjpeg-dev libgtest-dev libgmock-dev mold "$@"
@@ -78,7 +78,7 @@ setup_build() {
   fi
 }
 
-# The Python that holds torch: STEPSCOPE_PYTHON, else the active environment, else .venv with torch from PyPI.
+# Finds a Python with torch: STEPSCOPE_PYTHON, else the active environment, else .venv with torch from PyPI.
 setup_torch() {
   if [ -n "${STEPSCOPE_PYTHON:-}" ]; then
     has_module "$STEPSCOPE_PYTHON" torch || die "STEPSCOPE_PYTHON=$STEPSCOPE_PYTHON has no torch: install it there, or unset the variable"
@@ -92,13 +92,13 @@ setup_torch() {
   export STEPSCOPE_PYTHON
 }
 
-# TensorBoard with both profile plugins, apart from torch's environment so that neither disturbs the other.
+# Installs TensorBoard with both profile plugins. It has its own environment, so that it and torch do not disturb each other.
 setup_tensorboard() {
   stepscope_viewers=$stepscope_root/.venv-tools
   pip_packages "$stepscope_viewers" $(grep -v '^#' "$stepscope_root/tests/e2e/requirements-tensorboard.txt")
 }
 
-# TensorBoard, and what else the tests open our files with.
+# Installs TensorBoard and the other programs with which the tests open our files.
 setup_viewers() {
   local list=$stepscope_root/tests/e2e
   setup_tensorboard
@@ -106,7 +106,7 @@ setup_viewers() {
   pip_packages "$stepscope_viewers" --no-deps $(grep -v '^#' "$list/requirements-no-deps.txt")
 }
 
-# build PRESET [TARGET...], configured with the flags in stepscope_cmake_flags. ccache is used where it is installed.
+# build PRESET [TARGET...]: configures with the flags in stepscope_cmake_flags and builds. Uses ccache if it is installed.
 stepscope_cmake_flags=()
 build() {
   local preset=$1 flags=("-DSTEPSCOPE_PYTHON=${STEPSCOPE_PYTHON:-}" ${stepscope_cmake_flags[@]+"${stepscope_cmake_flags[@]}"}) wanted

@@ -1,7 +1,7 @@
 # stepscope::torch: the LibTorch that the installed collectors link.
 #
-# It is the program's own where the project calls find_package(Torch), before or after find_package(stepscope): which of the two
-# is linked is decided when the project is generated. A project without Torch gets the torch wheel of STEPSCOPE_PYTHON, or of the
+# If the project calls find_package(Torch), before or after find_package(stepscope), it is the project's own LibTorch. The
+# choice is made when the project is generated. A project without Torch gets the torch wheel of STEPSCOPE_PYTHON, or of the
 # first Python on PATH.
 if(TARGET stepscope::torch)
   return()
@@ -12,7 +12,7 @@ list(REMOVE_ITEM CMAKE_MODULE_PATH ${CMAKE_CURRENT_LIST_DIR})
 if(TARGET TorchWheel::cpu)
   set(_stepscope_wheel TorchWheel::cpu)
 else()
-  # The linker names it if there is no find_package(Torch) either.
+  # If there is no find_package(Torch) either, the linker's error shows this name.
   set(_stepscope_wheel stepscope-needs-find_package-Torch-in-this-project)
   if(NOT TARGET torch_cpu)
     message(STATUS "stepscope: no LibTorch found yet; call find_package(Torch REQUIRED) in this project, "

@@ -11,8 +11,8 @@ std::vector<std::unique_ptr<Collector>> DefaultCollectors(
   collectors.push_back(
       MakeCuptiCollector({.capture_scopes = MakeTorchCaptureScopes(options)}));
   collectors.push_back(MakeNvtxCollector());
-  // Last to start and first to stop, so that it does not record what the other
-  // collectors do there.
+  // Starts last and stops first, so that it does not record what the other
+  // collectors do when they start and stop.
   collectors.push_back(MakeTorchCollector(options));
   return collectors;
 }

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Sets everything up, trains ResNet-18 under a Profile scope, prints what to change, and says how to see the run.
+# Installs what is missing, trains ResNet-18 under a Profile scope, prints what to change, and says how to view the run.
 #   bash samples/run.sh [--out DIR] [flags of the sample: see --help]
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/../cmake/setup.sh"

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# Sets everything up and passes the tests.
+# Installs what is missing and runs the tests.
 #   bash tests/run.sh           all of them; about 25 minutes on two cores the first time
-#   bash tests/run.sh --quick   what needs neither LibTorch nor the viewers; minutes, once built
-# Two builds share the work: build/asan runs every test that needs no LibTorch, under the address and undefined-behaviour
-# sanitizers; build/default runs those that need LibTorch, and makes the log directory that the viewers open.
+#   bash tests/run.sh --quick   tests that need neither LibTorch nor the viewers; minutes, once built
+# Two builds share the work. build/asan runs every test that does not need LibTorch, with the address and undefined-behaviour
+# sanitizers. build/default runs the tests that need LibTorch, and makes the log directory that the viewers open.
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/../cmake/setup.sh"
 
@@ -14,7 +14,8 @@ case ${1-} in
   *) die "unknown option $1: bash tests/run.sh [--quick]" ;;
 esac
 
-# run_ctest PRESET [FLAG...]: runs its tests with the output in a log; shows the output of failed tests, and the summary.
+# run_ctest PRESET [FLAG...]: runs the preset's tests with their output in a log; prints the output of failed tests and a
+# summary.
 run_ctest() {
   local dir=$stepscope_root/build/$1
   shift
@@ -35,7 +36,7 @@ say "clang-tidy on the files of the last commit"
 bash "$stepscope_root/tests/tools/tidy.sh"
 
 if [ -n "$quick" ]; then
-  # As it was configured: this option knows of no Python, and so of no CUPTI headers beside its torch.
+  # Builds with its earlier configuration: --quick has no Python with torch, and so no CUPTI headers.
   if [ -f "$stepscope_root/build/asan/build.ninja" ]; then cmake --build "$stepscope_root/build/asan"; else build asan; fi
   say "tests without LibTorch, under sanitizers"
   run_ctest asan

@@ -8,11 +8,12 @@
 namespace stepscope {
 namespace {
 
-// Of the step. Shorter waits for a core are normal on a system that runs other
-// programs now and then.
+// Share of the step from which waits for a core are large. Shorter waits are
+// normal on a system that occasionally runs other programs.
 constexpr double kLargeFrac = 0.05;
-// Where the training thread needs a core, so that the waits for one are inside
-// these. /proc gives their sum per step only, so each gives up the same share.
+// The causes during which the training thread needs a core. Its waits for a
+// core lie inside them. /proc gives only the sum of the waits per step, so each
+// cause gives up the same share of its time.
 constexpr std::array kRunning = {Cause::kCompute, Cause::kDispatch,
                                  Cause::kHostCode, Cause::kUnknown};
 
@@ -57,7 +58,7 @@ Contention FindContention(const Trace& trace, const Steps& steps) {
       delay += static_cast<double>(usage->run_delay_ns);
       ++delays;
     }
-    // The switches serve only the wording of the finding.
+    // The switches are used only in the text of the finding.
     if (usage->involuntary_switches >= 0) {
       switches += static_cast<double>(usage->involuntary_switches);
       ++counted;

@@ -1,6 +1,6 @@
-// Contention: the training thread is ready to run, and the system gives its
-// core to others. The kernel counts that time (schedstat, "run delay") for each
-// step, but not when in the step it was.
+// Contention: the time in which the training thread is ready to run but the
+// system gives its core to others. The kernel counts that time (schedstat, "run
+// delay"), so the recording has its sum per step, but not when it occurred.
 #pragma once
 
 #include <stepscope/trace.h>
@@ -15,22 +15,24 @@ namespace stepscope {
 
 struct Contention {
   double delay_ns = -1;  // per steady step; -1: not recorded
-  double switches = -1;  // involuntary ones per steady step; -1: not recorded
+  double switches = -1;  // involuntary, per steady step; -1: not recorded
   // Intra-op threads of all ranks of the host, and loader workers; -1: unknown.
   int64_t own_threads = -1;
   int32_t cores = -1;  // usable ones; -1: unknown
   // The delay is at least 5 % of the step.
   bool is_large = false;
-  // It is large, and our own threads have a core each: others take the cores.
+  // The delay is large although each of the run's own threads has a core, so
+  // other programs take the cores.
   bool by_others = false;
 };
 
 // A pure function of the Trace and its steps.
 Contention FindContention(const Trace& trace, const Steps& steps);
 
-// CPU-only runs: in each step, moves the time without a core from what the
-// training thread was doing to Cause::kContended, in proportion, because it may
-// lose its core at any time. Waits for a batch or for other ranks lose none.
+// For CPU-only runs: in each step, moves the time without a core to
+// Cause::kContended. The time is taken in proportion from what the training
+// thread was doing, because it may lose its core at any moment; waits for a
+// batch or for other ranks are left as they are.
 void MoveToContended(const Trace& trace, const Steps& steps,
                      std::vector<CauseTimes>& splits);
 

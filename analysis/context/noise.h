@@ -1,5 +1,5 @@
 // How much the steps of a recording vary by chance, and the smallest gain that
-// is worth reporting in spite of it.
+// is worth reporting despite that variation.
 #pragma once
 
 #include "context/analysis_context.h"

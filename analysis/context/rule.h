@@ -27,8 +27,8 @@
 
 namespace stepscope {
 
-// Wording that a finding gets in one case only (see its uses below), in
-// addition to what it always says. Empty fields change nothing.
+// Wording that a finding gets only in one case (see the members of this type
+// below), in addition to what it always says. Empty fields change nothing.
 struct Wording {
   std::string evidence = {};    // appended to the finding's, with its space
   std::string assumption = {};  // these replace the finding's
@@ -45,8 +45,8 @@ struct Alternative {
 
 // How the engine chooses among the alternatives of a finding.
 enum class Choice : uint8_t {
-  // The one with the shortest step. It must be shorter than the best one before
-  // it by the share `worth`; of equal ones the first is taken.
+  // The one with the shortest step. An alternative replaces the best one before
+  // it in the list only if its step is shorter by the share `worth`.
   kShortest,
   // Each alternative goes further than the one before. They are followed as
   // long as every one shortens the step by the share `worth` compared with the
@@ -54,9 +54,8 @@ enum class Choice : uint8_t {
   // proposed, the others are dropped. If even the first fails, the rule is
   // clean.
   kLadder,
-  // As kShortest, but no more than `bound_ns` is claimed of what replay
-  // predicts:
-  // the rest is idle time of other causes, which the change happens to hide.
+  // As kShortest, but at most `bound_ns` of the predicted gain is claimed. The
+  // rest is idle time of other causes that the change happens to hide.
   kWithinBound,
 };
 
@@ -100,13 +99,14 @@ struct Found {
   // The finding is about correct results or about risk: it keeps its status
   // even where it gains no time.
   bool regardless = false;
-  // The rule has compared the bound with its own error, so that the noise of
-  // the step does not hide it: the variation of the steps is what was found.
+  // The rule has compared the bound with its own error, so the gain is not also
+  // compared with the noise of the step. For rules that find the variation of
+  // the steps itself.
   bool beyond_noise = false;
   // The highest severity it can have, for advice whose gain no recording shows.
   FindingSeverity at_most = FindingSeverity::kCritical;
-  // It asks for a fact that the recording lacks. It then stands behind all
-  // findings that rest on what was recorded.
+  // The finding asks for a fact that the recording lacks. It is listed after
+  // all findings that rest on what was recorded.
   bool asks = false;
 };
 
@@ -154,7 +154,7 @@ struct Rule {
   Runs runs = Runs::kAll;
   bool needs_steps = true;            // skipped where no steps were found
   std::initializer_list<Kind> needs;  // skipped unless these were recorded
-  // What the time is spent on that its change saves, the main cause first;
+  // The causes of the time that the rule's change saves, the main cause first;
   // empty for rules about the recording or about memory, which save no time.
   // For each large cause without a finding, the report names the rules about
   // it.
@@ -175,8 +175,8 @@ struct Rule {
   // Called once for all ranks of a run together, with nothing to replay; null
   // for rules about one rank.
   Verdict (*check_ranks)(const RankComparison&) = nullptr;
-  // Of check_ranks: it needs collectives that several ranks share. Without, it
-  // runs on the pipelines, which need none.
+  // True if check_ranks needs collectives that several ranks share. If false,
+  // it also runs without them, on the pipelines alone.
   bool needs_shared_collectives = true;
 };
 

@@ -16,11 +16,11 @@ namespace {
 
 // Fewer steps show no pattern.
 constexpr size_t kSteps = 5;
-// A single shorter batch, the last one of an epoch, is no pattern either.
+// A single shorter batch, such as the last one of an epoch, is no pattern.
 constexpr double kOften = 0.25;
 constexpr double kUneven = 0.10;  // difference from the median size
-// The sizes explain at least 80 % of the variance of the step time: with less,
-// something else makes the steps uneven, too.
+// The sizes must explain at least this share of the variance of the step time.
+// If they explain less, something else makes the steps uneven, too.
 constexpr double kExplained = 0.80;
 
 // The inputs of the first matrix products and convolutions of a training step.
@@ -64,14 +64,14 @@ std::vector<StepWork> WorkOfSteps(const Trace& trace, const OpTree& tree,
   return steps;
 }
 
-// How the step times follow the sizes, by a parabola through them.
+// How the step times depend on the sizes, by a least-squares parabola.
 struct Fit {
-  double explained = 0;  // share of the variance of the times, by a line
-  // Mean step time beyond that of a step of the mean size: what steps of equal
-  // sizes would save. 0 for times in proportion to the sizes, and where it is
-  // less than two standard errors.
+  double explained = 0;  // share of the variance that a straight line explains
+  // Mean step time minus the time of a step of the mean size: what steps of
+  // equal size would save. 0 if the times are linear in the sizes, or if the
+  // difference is less than two standard errors.
   double bend_ns = 0;
-  double empty_ns = 0;  // of a step of size 0; may be negative
+  double empty_ns = 0;  // time of a step of size 0; may be negative
 };
 
 Fit FitOf(const std::vector<StepWork>& steps) {
@@ -90,7 +90,7 @@ Fit FitOf(const std::vector<StepWork>& steps) {
     tt += t * t;
   }
   if (xt <= 0 || xx <= 0 || tt <= 0) return {};
-  // The square of x without its mean and its linear part.
+  // v is the square of x without its mean and its linear part.
   double vv = 0, vt = 0;
   for (const StepWork& step : steps) {
     const double x = step.elements - size;
@@ -100,7 +100,7 @@ Fit FitOf(const std::vector<StepWork>& steps) {
   }
   const double explained = xt * xt / (xx * tt);
   const double empty = time - xt / xx * size;
-  // Through two different sizes go many parabolas, so there must be three.
+  // A parabola is determined only by three different sizes.
   if (vv <= 1e-9 * xx * xx / count) {
     return {.explained = explained, .empty_ns = empty};
   }
@@ -126,8 +126,9 @@ bool Varies(const std::vector<StepWork>& steps) {
          kOften * static_cast<double>(steps.size());
 }
 
-// "aten::addmm gets inputs from [512, 128] to [7664, 128]", for the op whose
-// input varies most; its sizes become those of the steps. "" if none varies.
+// Returns "aten::addmm gets inputs from [512, 128] to [7664, 128]" for the op
+// whose input varies most; "" if none varies. Sets the size of each step to the
+// size of that op's input, and drops the steps that do not call it.
 std::string WhatVaries(const Trace& trace, std::vector<StepWork>& steps) {
   std::string text;
   double widest = 1;

@@ -14,17 +14,18 @@ namespace stepscope {
 struct SizeVariation {
   // "aten::addmm gets inputs from [512, 128] to [7664, 128]": the op whose
   // input varies most. "" if the sizes do not make the steps unequal; then all
-  // else is 0, too.
+  // other members are 0.
   std::string what = {};
   // The share of the variance of the step times that the sizes explain, as a
   // straight line: at least 0.8.
   double explained = 0;
-  // The mean step time beyond that of a step of the mean size, by a parabola
-  // through the steps: what steps of equal sizes would save. 0 where it is less
+  // The mean step time minus the time of a step of the mean size, by a parabola
+  // fitted to the steps: what steps of equal size would save. 0 if it is less
   // than two standard errors.
   double bend_ns = 0;
-  // The part of the mean step time that grows with the sizes: beyond that of a
-  // step of size 0 by the parabola, or the line where bend_ns is 0.
+  // The part of the mean step time that grows with the sizes: the mean minus
+  // the time of a step of size 0, by the parabola, or by the line if bend_ns is
+  // 0.
   double grows_ns = 0;
   double mean_ns = 0;  // of the steps with known sizes
   double shortest_ns = 0, longest_ns = 0;

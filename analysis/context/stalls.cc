@@ -23,7 +23,7 @@ constexpr double kExplainedFrac = 0.5;
 // A thread that lost its core gets it back within a few scheduler slices of 3
 // to 4 ms (Linux), so a longer pause is the program's.
 constexpr double kLeastPauseNs = 5e6;
-// This many steps show what a usual step does.
+// At most this many steps are read to learn what a usual step does.
 constexpr size_t kUsualSteps = 32;
 
 // What the training thread and the autograd threads did in one step.
@@ -71,8 +71,8 @@ class StallFinder {
     }
     if (result.stalls.empty()) return result;
     LearnUsual();
-    // On a noisy machine a step that saves the model may be no longer than the
-    // others. Then its pause is taken as its excess.
+    // On a noisy machine a step that saves the model may take no longer than
+    // the other steps. Then the length of its pause counts as its excess time.
     std::erase_if(result.stalls, [&](Stall& stall) {
       if (stall.kind == StallKind::kValidation ||
           IsSlow(m_.facts[stall.step], m_.usual)) {
@@ -193,8 +193,9 @@ const Stall* StallFinder::StallAt(const std::vector<Stall>& stalls,
   return at != stalls.end() && at->step == step ? &*at : nullptr;
 }
 
-// Ranges and Python functions that explain a slow step and that usual steps do
-// not have. Of nested ones the outermost counts.
+// Sets own_: for each slow step, the longest range or Python function that
+// explains it and that usual steps do not have. The longest one is the
+// outermost if they are nested.
 void StallFinder::NameOwnWork(const std::vector<Stall>& stalls) {
   struct Piece {
     size_t step;
@@ -225,8 +226,8 @@ void StallFinder::NameOwnWork(const std::vector<Stall>& stalls) {
   }
 }
 
-// True if the step reads or copies as many more whole tensors than the usual
-// step as there are parameters: it saves the model.
+// True if the step reads or copies at least one whole tensor per parameter more
+// than the usual step does, which shows that it saves the model.
 bool StallFinder::TakesParameters(const StepFacts& fact) const {
   return m_.usual.parameters >= 1 &&
          static_cast<double>(fact.taken) - m_.usual.taken >=
@@ -238,9 +239,10 @@ double StallFinder::PauseNs(const HostWork& work) const {
   return static_cast<double>(work.pause.length()) - usual_pause_ns_;
 }
 
-// The op in front of the pause if the usual step has fewer ops of that name:
-// then the pause belongs to something that only such steps do, while Python's
-// collector runs wherever it must. Empty if all steps have it.
+// Returns the op directly before the pause if the usual step has fewer ops of
+// that name. Then the pause belongs to something that only slow steps do; a
+// pause of Python's garbage collector could come after any op. Empty if the
+// usual step has as many.
 std::string StallFinder::OwnOpBefore(const HostWork& work) const {
   const std::span<const RowId> rows = m_.tree.of_thread(m_.steps.thread);
   auto row = std::ranges::lower_bound(

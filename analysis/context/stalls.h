@@ -1,7 +1,7 @@
-// Stalls: steps that take longer than the usual one, what they did in the time
-// beyond it, and how often that recurs. What is lost counts over all steps, so
-// it does not matter here whether a step was left out of the mean as an
-// outlier or is so frequent that it is part of it.
+// Stalls: steps that take longer than the usual one, and what they did in the
+// extra time. The lost time is counted over all steps, so it does not matter
+// here whether a step is an outlier, which the mean leaves out, or so frequent
+// that it is part of the mean.
 #pragma once
 
 #include <stepscope/trace.h>
@@ -33,17 +33,18 @@ enum class StallKind : uint8_t {
   kUnknown,
 };
 
-// One step that takes 1.2 times the usual one or more, or validates.
+// One step that takes at least 1.2 times as long as the usual one, or
+// validates, or saves the model and pauses for at least 5 ms.
 struct Stall {
   size_t step = 0;       // in Steps::windows
-  double excess_ns = 0;  // beyond the usual step; all of a step that does
-                         // nothing but validate
+  double excess_ns = 0;  // time beyond the usual step; the whole step if it
+                         // does nothing but validate
   StallKind kind = StallKind::kUnknown;
-  double ns = 0;  // of the excess, in `what`
-  // The range, function or op; of validation, the op that takes longest; empty
+  double ns = 0;  // the part of the excess spent in `what`
+  // The range, function or op; for validation, the op that takes longest; empty
   // for a pause.
   std::string what = {};
-  std::string after = {};  // of kOwnWork: the op in front of the pause
+  std::string after = {};  // for kOwnWork: the op directly before the pause
 };
 
 struct Stalls {
@@ -51,8 +52,8 @@ struct Stalls {
   double usual_ns = 0;             // the median step
   size_t steps = 0;                // all but warm-up
 };
-// Empty without steps. `facts` and `splits`, what each step spent its time on,
-// are of the windows of `steps`. A pure function.
+// Returns the stalls; empty without steps. `facts` and `splits` (what each step
+// spent its time on) have one entry per window of `steps`. A pure function.
 Stalls FindStalls(const Trace& trace, const OpTree& tree, const Steps& steps,
                   const std::vector<StepFacts>& facts, const UsualStep& usual,
                   const std::vector<CauseTimes>& splits);

@@ -32,8 +32,8 @@ Backlog::Backlog(const Trace& trace, int64_t launches_by_ns)
       first_correlation_ = std::min(first_correlation_, correlation);
     }
   });
-  // If the first step has no launch, launches were lost, and no activity is
-  // known to be from before the recording.
+  // If no launch was recorded by then, launches were lost, and no activity can
+  // be assumed to be from before the recording.
   if (first_launch_ns > launches_by_ns) by_stream_.clear();
   for (const auto& [stream, begin_ns] : by_stream_) {
     note(by_device_, stream.first, begin_ns);
@@ -42,14 +42,15 @@ Backlog::Backlog(const Trace& trace, int64_t launches_by_ns)
 
 bool Backlog::Has(const DeviceWork& activity) const {
   if (activity.call != kNone) return false;
-  // The driver numbers calls in their order, so the launch of this activity was
-  // made during the recording, and lost.
+  // The driver numbers calls in their order. So the launch of this activity was
+  // made during the recording, but was lost.
   if (activity.correlation >= 0 && activity.correlation >= first_correlation_) {
     return false;
   }
   const auto stream = by_stream_.find({activity.device, activity.stream});
   if (stream != by_stream_.end()) return activity.begin_ns < stream->second;
-  // A stream without a recorded launch has no first activity of its own.
+  // The stream has no recorded launch, so compares with the first activity of
+  // the device.
   const auto device = by_device_.find(activity.device);
   return device != by_device_.end() && activity.begin_ns < device->second;
 }

@@ -18,15 +18,17 @@ class Backlog {
   // the first step, launches were lost, and nothing counts as backlog.
   explicit Backlog(const Trace& trace, int64_t launches_by_ns = INT64_MAX);
 
-  // True if `activity` has no recorded launch, runs before the first activity
-  // of its stream that has one (on a stream without any: before the first one
-  // of its device), and has a lower correlation than every recorded launch, if
-  // it has one: the driver numbers its calls in their order.
+  // True if `activity` has no recorded launch and starts before the first
+  // activity of its stream with a recorded launch. If no activity of the stream
+  // has one, compares with the first such activity of the device. If `activity`
+  // has a correlation number, it must also be lower than that of every recorded
+  // launch, because the driver numbers its calls in their order.
   bool Has(const DeviceWork& activity) const;
 
  private:
-  std::map<std::pair<int32_t, int64_t>, int64_t> by_stream_;  // first launched
-  std::map<int32_t, int64_t> by_device_;                      // the same
+  // When the first activity with a recorded launch starts.
+  std::map<std::pair<int32_t, int64_t>, int64_t> by_stream_;
+  std::map<int32_t, int64_t> by_device_;
   int64_t first_correlation_;
 };
 

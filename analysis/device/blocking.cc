@@ -69,8 +69,8 @@ class WaitFinder {
       const RuntimeCall& call = calls[row];
       if (call.thread >= watched_.size() || !watched_[call.thread]) continue;
       Last& last = last_[call.thread];
-      // The runtime implements its calls by driver calls; the inner one is the
-      // same call.
+      // Skips a driver call inside a runtime call: the runtime implements its
+      // calls by driver calls.
       if (last.call != kNone && call.end_ns <= calls[last.call].end_ns) {
         continue;
       }
@@ -86,7 +86,7 @@ class WaitFinder {
   struct Last {
     RowId call = kNone;
     RowId copy_call = kNone;
-    size_t wait = SIZE_MAX;  // of that copy call, in waits_
+    size_t wait = SIZE_MAX;  // the wait of copy_call, in waits_
   };
 
   CallRole Role(NameId name) {
@@ -121,8 +121,9 @@ class WaitFinder {
     Add(kNone, row, row);
   }
 
-  // True where the caching allocator waits for the device before it frees what
-  // it holds, because an allocation failed: nobody reads a result.
+  // True if the caching allocator waits for the device. It does so after a
+  // failed allocation, before it frees what it holds; this is not a wait for a
+  // result.
   bool IsOfAllocator(RowId row, CallRole role, const Last& last) const {
     if (role != CallRole::kDrain || last.call == kNone) return false;
     const RuntimeCall& call = trace_.runtime_calls()[row];
@@ -153,8 +154,8 @@ class WaitFinder {
       return false;
     }
     // A large copy from pageable memory is staged in parts, and the call
-    // returns before the last part arrives; so half of the copy is evidence
-    // enough.
+    // returns before the last part arrives. So half of the copy is enough
+    // evidence.
     const int64_t until = copy.source == MemoryKind::kPageable
                               ? (copy.begin_ns + copy.end_ns) / 2
                               : copy.end_ns - kClockNs;
@@ -200,7 +201,8 @@ class WaitFinder {
                                          wait.blocked_ns);
   }
 
-  // False for collectives such as barriers, which the program asked for.
+  // True for ops of PyTorch itself. False for collectives such as barriers,
+  // because the program asked for them.
   bool InsideTorchOp(RowId op) const {
     const std::string_view name = trace_.name(trace_.ops()[op].name);
     return !name.starts_with("c10d::") && !name.starts_with("nccl:");
@@ -215,8 +217,9 @@ class WaitFinder {
     return time_ns < steps_.windows[step].host.end_ns ? step : SIZE_MAX;
   }
 
-  // Profilers synchronise the device when they stop; torch.profiler does so
-  // twice, once itself and once in Kineto.
+  // Sets is_last. Checks more than one wait, because profilers synchronise the
+  // device when they stop; torch.profiler does so twice, once itself and once
+  // in Kineto.
   void MarkLast() {
     int64_t last_launch = INT64_MIN;
     const auto note = [&](const auto& rows) {
@@ -254,10 +257,10 @@ double Largest(const std::vector<double>& values) {
   return *std::ranges::max_element(values);
 }
 
-// Accounts for the gaps in which the host was late by the time that the host
-// had lost in waits before them. A host that loses time in a wait launches late
-// until it has caught up, so a wait may cause gaps much later. Each nanosecond
-// lost explains at most one nanosecond of gap.
+// Attributes gaps in which the host was late to the time that the host lost in
+// earlier waits. A host that loses time in a wait launches late until it has
+// caught up, so a wait may cause gaps much later. Each nanosecond lost explains
+// at most one nanosecond of a gap.
 class LateGaps {
  public:
   LateGaps(const std::vector<Gap>& gaps, const std::vector<Span>& steady)
@@ -272,7 +275,8 @@ class LateGaps {
   }
   void Finish() { PassUntil(INT64_MAX); }
 
-  // The explained gaps, and those that begin before the wait ends.
+  // The time of the explained gaps, and the part of it in gaps that start
+  // before the latest wait ends.
   double total_ns() const { return total_ns_; }
   double behind_ns() const { return behind_ns_; }
 
@@ -345,7 +349,8 @@ WaitSums SumWaits(const Waits& waits, const Steps& steps,
 }
 
 bool Recurs(double once_frac, const Steps& steps) {
-  // Our own choice: with two steps, one of them always has half or more.
+  // Our own choice. Two steps do not suffice, because one of them always has at
+  // least half.
   constexpr size_t kMinSteps = 3;
   constexpr double kOnce = 0.8;
   return steps.steady.size() < kMinSteps || once_frac <= kOnce;

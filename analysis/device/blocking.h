@@ -1,4 +1,4 @@
-// Waits: where the training thread, or an autograd thread that works for it, is
+// Waits: when the training thread, or an autograd thread that works for it, is
 // blocked until the GPU has done something, and how much device time that
 // costs.
 //
@@ -65,15 +65,15 @@ struct WaitSums {
   double blocked_ns = 0;
   double queued_ns = 0;
   double count = 0;
-  // The share of the sum that falls into the one step that has most of it, 0 to
-  // 1; NaN if the sum is 0.
+  // The share of the sum in the one step that has most of it, 0 to 1; NaN if
+  // the sum is 0.
   double once_blocked_frac = 0;
   double once_queued_frac = 0;
   // Device idle time directly after the waits, while the host is late.
   double bubble_ns = 0;
-  // Upper bound of the time that removing the waits can gain: their own
-  // transfers, plus the device's idle time with a late host, as far as the time
-  // lost in the waits explains it.
+  // Upper bound of the gain of removing the waits: their own transfers, plus
+  // the device's idle time while the host is late, as far as the time lost in
+  // the waits explains it.
   double bound_ns = 0;
 };
 WaitSums SumWaits(const Waits& waits, const Steps& steps,

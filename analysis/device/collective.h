@@ -11,7 +11,7 @@
 
 namespace stepscope {
 
-// Not inside any step.
+// Value of Collective::step for a collective outside all steps.
 inline constexpr size_t kNoStep = static_cast<size_t>(-1);
 
 struct Collective {

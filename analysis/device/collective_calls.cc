@@ -10,8 +10,8 @@
 namespace stepscope {
 namespace {
 
-// NCCL runs several collectives with kernels named SendRecv or Generic, so
-// these kinds may be replaced by what a call or range says.
+// True for kinds that a call or range may replace by a more precise one. NCCL
+// runs several collectives with kernels named SendRecv or Generic.
 bool IsVague(CollectiveKind kind) {
   return kind == CollectiveKind::kOther ||
          kind == CollectiveKind::kPointToPoint;
@@ -33,7 +33,7 @@ CollectiveCalls::CollectiveCalls(const Trace& trace, const Steps& steps)
   }
 }
 
-// By the host's clock: a collective belongs to the step that issued it,
+// Uses host windows, because a collective belongs to the step that issued it,
 // whenever it ran.
 size_t CollectiveCalls::StepAt(int64_t ns) const {
   const auto after = std::ranges::upper_bound(
@@ -60,8 +60,8 @@ void CollectiveCalls::ApplyMetadata(const Communication& row,
   one.sequence = row.sequence;
   one.group_size = row.group_size;
   one.group = row.group_ranks != 0 ? row.group_ranks : row.group_name;
-  // Of an all-gather the output is larger, of a reduce-scatter the input; the
-  // larger one is what passes the links.
+  // An all-gather has a larger output, a reduce-scatter a larger input. The
+  // larger one passes the links.
   const int64_t elements = std::max(row.in_elements, row.out_elements);
   if (elements >= 0 && CollectiveElementBytes(type) > 0) {
     one.bytes = elements * CollectiveElementBytes(type);
@@ -71,8 +71,8 @@ void CollectiveCalls::ApplyMetadata(const Communication& row,
 }
 
 // Files without NCCL metadata may still have the shapes of the call's tensors.
-// The largest one is the buffer. c10d's ops have tensor lists: the elements of
-// a list count like arguments.
+// The largest tensor is the buffer. c10d's ops take tensor lists, whose
+// elements count like arguments.
 void CollectiveCalls::SizeFromInputs(RowId op, Collective& one) const {
   const RowId inputs = trace_.ops()[op].inputs;
   if (inputs == kNone) return;
@@ -96,8 +96,8 @@ void CollectiveCalls::SizeFromInputs(RowId op, Collective& one) const {
   }
 }
 
-// From the kernel's op outwards: the outermost op of a collective is the
-// program's call, inner ones are the library's.
+// Goes from the kernel's op outwards. The outermost op of a collective is the
+// program's call; the inner ones are the library's.
 void CollectiveCalls::Describe(RowId innermost, Collective& one) const {
   for (RowId row = innermost; row != kNone; row = trace_.ops()[row].parent) {
     const Op& op = trace_.ops()[row];
@@ -135,8 +135,8 @@ void CollectiveCalls::NameByRange(Collective& one) const {
   }
 }
 
-// Gradients are what hiding and bucketing can change; a metric's or a norm's
-// all-reduce must stay where it is.
+// Gradients matter because only their all-reduces can be hidden or bucketed.
+// The all-reduce of a metric or a norm must stay where it is.
 void CollectiveCalls::MarkGradient(Collective& one) const {
   if (one.thread != kNone && one.thread < autograd_.size() &&
       autograd_[one.thread]) {

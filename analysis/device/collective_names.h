@@ -31,13 +31,14 @@ CollectiveKind CollectiveKindOf(std::string_view name);
 // libraries ("symm_mem::one_shot_all_reduce").
 bool IsCollectiveOp(std::string_view name);
 
-// For element types as c10 ("BFloat16", "c10::Half", "Long") or C++ ("float",
-// "long int") writes them. The size is in bytes, 0 if the type is unknown.
+// Both take element types as c10 ("BFloat16", "c10::Half", "Long") or C++
+// ("float", "long int") writes them. The size is in bytes, 0 if the type is
+// unknown.
 bool IsIntegerType(std::string_view type);
 int64_t CollectiveElementBytes(std::string_view type);
 
-// Bytes that pass the slowest link per byte of the buffer, with n ranks:
-// 2(n-1)/n for an all-reduce, (n-1)/n for reduce-scatter, all-gather and
+// Returns the bytes that pass the slowest link per byte of the buffer, with n
+// ranks: 2(n-1)/n for an all-reduce, (n-1)/n for reduce-scatter, all-gather and
 // all-to-all, 1 otherwise; 0 for fewer than two ranks. Source: "bus bandwidth"
 // in doc/PERFORMANCE.md of nccl-tests.
 double BusFactor(CollectiveKind kind, int32_t group_size);

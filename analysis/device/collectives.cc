@@ -17,8 +17,8 @@
 namespace stepscope {
 namespace {
 
-// One per kernel of a collective. Exposed is what no other kernel of its device
-// overlaps.
+// Returns one collective per kernel of a collective. Its exposed time is the
+// part that no other kernel of its device overlaps.
 std::vector<Collective> FromKernels(const Trace& trace,
                                     const CollectiveCalls& calls) {
   // Names are classified once: there are thousands of kernels per name.
@@ -48,7 +48,7 @@ std::vector<Collective> FromKernels(const Trace& trace,
       one.step = calls.StepAt(call.begin_ns);
       calls.NameByRange(one);
     } else {
-      // Without a launch the device's own time is all there is.
+      // Without a recorded launch, only the time on the device shows the step.
       one.step = calls.TileAt(kernel.begin_ns);
     }
     calls.Describe(kernel.op, one);
@@ -67,8 +67,8 @@ std::vector<Collective> FromKernels(const Trace& trace,
   for (Collective& one : found) {
     const int32_t device = trace.kernels()[one.kernel].device;
     Span span = one.moved;
-    // A stage of a pipeline waits for messages of several streams at once. The
-    // time counts for the one that began first, so that it counts once.
+    // A stage of a pipeline may wait for messages on several streams at once.
+    // The time counts only for the message that started first.
     if (one.kind == CollectiveKind::kPointToPoint) {
       int64_t& until = owned.try_emplace(device, INT64_MIN).first->second;
       span.begin_ns = std::clamp(until, span.begin_ns, span.end_ns);
@@ -79,10 +79,10 @@ std::vector<Collective> FromKernels(const Trace& trace,
   return found;
 }
 
-// Matches ranges on gloo's threads with the calls that queued them. gloo works
-// in order, so a range belongs to the first call of its kind that no earlier
-// range has taken. gloo runs collectives on threads of its own; a range there
-// does not say which call queued it.
+// Matches ranges on gloo's threads with the calls that queued them. gloo runs
+// collectives on its own threads, where a range does not name its call. But
+// gloo works in order, so a range belongs to the first call of its kind that no
+// earlier range has taken.
 class CallQueue {
  public:
   explicit CallQueue(const Trace& trace) : trace_(trace) {
@@ -92,10 +92,11 @@ class CallQueue {
       calls_[CollectiveKindOf(name)].push_back(row);
     }
   }
-  // The call of a range of `kind` that begins at `ns`, and its own kind; kNone
-  // and `kind` if no call of that kind began before `ns`.
+  // Takes the call of a range of `kind` that starts at `ns`. Returns the call
+  // and the call's kind; kNone and `kind` if no such call started before `ns`.
   std::pair<RowId, CollectiveKind> TakeBefore(CollectiveKind kind, int64_t ns) {
-    // gloo reduces all data on all ranks, of which each then keeps its part.
+    // gloo runs a reduce-scatter as an all-reduce, of whose result each rank
+    // keeps its part.
     const CollectiveKind other = kind == CollectiveKind::kAllReduce
                                      ? CollectiveKind::kReduceScatter
                                      : kind;
@@ -118,8 +119,8 @@ class CallQueue {
 };
 
 // Sets exposed_ns to the time that the training thread waits during a
-// collective. Where several run at once, the wait counts for the one that began
-// first, so that no wait counts twice.
+// collective. If several run at once, the wait counts only for the one that
+// started first.
 void ExposeToHost(const std::vector<Segment>& host,
                   std::vector<Collective>& found) {
   std::vector<Span> waits;
@@ -136,8 +137,8 @@ void ExposeToHost(const std::vector<Segment>& host,
   }
 }
 
-// One per collective range of a CPU-only run. Ranges of DDP around whole passes
-// are no collectives.
+// Returns one collective per collective range of a CPU-only run. DDP's ranges
+// around whole passes are not collectives.
 std::vector<Collective> FromRanges(const Trace& trace,
                                    const std::vector<Segment>& host,
                                    const CollectiveCalls& calls) {
@@ -203,8 +204,8 @@ CollectiveTotals TotalsOf(
   CollectiveTotals totals;
   std::vector<bool> steady(steps.windows.size());
   for (size_t i : steps.steady) steady[i] = true;
-  // Collectives on several streams may overlap; their union is the time in
-  // which any data moves.
+  // Collectives on several streams may overlap. Their union is the time in
+  // which at least one of them moves data.
   std::vector<Span> moved;
   for (const Collective& one : collectives) {
     if (one.step == kNoStep || !steady[one.step] || !wanted(one)) continue;

@@ -1,6 +1,6 @@
-// FindCollectives(): every collective operation that this rank took part in:
-// the kernel that moved the data (on a run without a GPU, the range), the host
-// call that issued it, its size, and the time with no computing beside it.
+// FindCollectives() finds every collective operation that this rank took part
+// in: the kernel that moved the data (on a run without a GPU, the range), the
+// host call that issued it, its size, and the time while nothing computes.
 #pragma once
 
 #include <stepscope/trace.h>

@@ -19,8 +19,8 @@ namespace {
 // One algorithm launches at most this many different kernels.
 constexpr size_t kKernelsOfOne = 4;
 
-// For each op row: the convolution that it is or runs inside, else kNone. Empty
-// if the trace has no convolutions.
+// Returns, by row of ops(), the convolution that the op is or runs inside;
+// kNone if there is none. Empty if the trace has no convolutions.
 std::vector<RowId> FindConvolutions(const Trace& trace) {
   std::vector<int8_t> convolves(trace.name_count(), -1);
   std::vector<RowId> found(trace.ops().size(), kNone);

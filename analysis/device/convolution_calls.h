@@ -11,9 +11,9 @@ namespace stepscope {
 
 struct ConvolutionCall {
   RowId op = kNone;  // the innermost op that is a convolution
-  // It launches more different kernels than one algorithm has, and allocates
-  // memory or records events: a search needs workspace for each candidate and
-  // times it with events.
+  // True if the call launches more different kernels than one algorithm has,
+  // and allocates memory or records events. A search does so because it needs
+  // workspace for each candidate and times it with events.
   bool searches = false;
   int64_t fastest_ns = 0;  // the shortest of its products and convolutions
 };
@@ -22,9 +22,10 @@ class ConvolutionCalls {
  public:
   explicit ConvolutionCalls(const Trace& trace);
 
-  // Those that launch products or convolutions, in time order.
+  // The calls that launch products or convolutions, in time order.
   const std::vector<ConvolutionCall>& all() const { return calls_; }
-  // True if `op`, or kNone, is a convolution that searches or runs inside one.
+  // True if `op` is, or runs inside, a convolution that searches. False for
+  // kNone.
   bool Searches(RowId op) const;
 
  private:

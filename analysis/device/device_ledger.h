@@ -26,9 +26,9 @@ struct DeviceLedger {
   int32_t device = 0;              // the device with the most activity time
 };
 
-// Splits the time of the busiest device. Where the host is late, the time that
-// recording its ops took, by `cost`, counts as the profiler's. `host` is the
-// timeline of the training thread in the steps.
+// Splits the time of the busiest device. Where the host is late, the cost of
+// recording its ops (by `cost`) counts for the profiler. `host` is the timeline
+// of the training thread in the steps.
 // REQUIRES: trace.has_device_work(), steps are not empty.
 DeviceLedger MakeDeviceLedger(const Trace& trace, const OpTree& tree,
                               const Steps& steps,

@@ -15,8 +15,8 @@ namespace stepscope {
 // fields are empty if nothing is known.
 Device DescribedDevice(const RunInfo& run, int32_t device);
 
-// Returns the number that memory events use for that device: `device`, or, if
-// all events name one other device, that one.
+// Returns the number that memory events use for that device. It is `device`,
+// unless all events name the same other device: then it is that device.
 int32_t MemoryDevice(const Trace& trace, int32_t device);
 
 }  // namespace stepscope

@@ -90,7 +90,7 @@ std::vector<Gap> FindGaps(const Trace& trace, int32_t device,
           gap.launch_known && trace.runtime_calls()[call].begin_ns > dry;
       gaps.push_back(gap);
     }
-    // Activities of several streams overlap: the one that ends last counts.
+    // Activities of several streams overlap, so the one that ends last counts.
     if (activities[i].span.end_ns >= dry) last = i;
   }
   return gaps;

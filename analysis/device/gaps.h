@@ -1,5 +1,5 @@
-// Gaps: the time between two activities of a device in which it is idle, and
-// what the next activity waited for.
+// Gaps: times in which a device is idle between two activities, and what the
+// next activity waited for.
 #pragma once
 
 #include <stepscope/trace.h>
@@ -32,8 +32,8 @@ struct Gap {
 // ranks does not use the device.
 std::vector<Gap> FindGaps(const Trace& trace, int32_t device, bool collectives);
 
-// When `device` runs kernels, disjoint; with `only_compute` without the kernels
-// of collectives.
+// Returns the disjoint spans in which `device` runs kernels; with
+// `only_compute`, without the kernels of collectives.
 std::vector<Span> KernelSpans(const Trace& trace, int32_t device,
                               bool only_compute);
 

@@ -71,7 +71,8 @@ class Costs {
   std::vector<bool> known_;           // by name
 };
 
-// For kernels without an op that says what they compute.
+// Completes `use` from the kernel's name, for kernels without an op that says
+// what they compute.
 KernelUse ByItsName(KernelUse use) {
   use.multiplies = Multiplies(use.kind);
   use.eligible = use.multiplies && use.precision != Precision::kFp64;
@@ -97,8 +98,8 @@ KernelUse Describe(const Trace& trace, RowId row, const KernelTraits& traits,
     served = trace.ops()[served].parent;
   }
   if (served == kNone) {
-    // Launched by a compiled region, a recurrent layer or an op of an
-    // extension: only the kernel's name says what it computes.
+    // A compiled region, a recurrent layer or an op of an extension launched
+    // it, so only the kernel's name shows what it computes.
     return ByItsName(use);
   }
   use.op = served;
@@ -117,8 +118,8 @@ KernelUse Describe(const Trace& trace, RowId row, const KernelTraits& traits,
 }
 
 // Distributes the arithmetic and traffic of each product over its kernels in
-// proportion to their time. Of other ops, only those whose kernel reads and
-// writes each tensor once have a known cost.
+// proportion to their time. For other ops, the cost is known only for kernels
+// that read and write each tensor once.
 void ShareWork(const Trace& trace, Costs& costs, std::vector<KernelUse>& uses) {
   std::vector<double> time(trace.ops().size());  // by op
   for (const KernelUse& use : uses) {
@@ -196,7 +197,7 @@ ActivityScale Scaled(const KernelUse& use, double factor) {
 
 std::string OpWithShapes(const Trace& trace, RowId op) {
   std::string text(trace.name(trace.ops()[op].name));
-  // Backend ops often have no shapes; their caller of the same class has.
+  // Backend ops often have no shapes, but their caller of the same class has.
   RowId row = op;
   while (row != kNone && trace.ops()[row].inputs == kNone) {
     row = trace.ops()[row].parent;

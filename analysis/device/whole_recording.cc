@@ -17,11 +17,11 @@ constexpr int64_t kQueuedNs = 100'000;
 // Launching takes some 5 to 20 us; loading the kernel or its library first
 // takes milliseconds.
 constexpr int64_t kLoadingLaunchNs = 1'000'000;
-// What recurs must be most of a recording that is judged as a step.
+// A recording is not judged as a step if starting up takes this share of it.
 constexpr double kMostStartUp = 0.3;
 
-// From the first begin to the last end of all rows. Device work may go on after
-// the host's last row, and the other way round.
+// The time from the first start to the last end of all rows. Device work may go
+// on after the host's last row, and the other way round.
 Span SpanOf(const Trace& trace) {
   Span span;
   bool any = false;
@@ -38,8 +38,8 @@ Span SpanOf(const Trace& trace) {
   add(trace.kernels());
   add(trace.copies());
   add(trace.memsets());
-  // Runtime calls count only if there is nothing else: they may begin long
-  // before, while libraries are loaded.
+  // Runtime calls count only if there is nothing else, because they may start
+  // long before the rest, while libraries are loaded.
   if (!any) add(trace.runtime_calls());
   return span;
 }
@@ -81,8 +81,9 @@ Span WindowOf(const Trace& trace) {
   return span;
 }
 
-// Pauses of kLoadingLaunchNs or more inside ops of `thread` that launch: they
-// load a library. Ops that launch nothing may compute on the host.
+// Adds the pauses of kLoadingLaunchNs or more inside ops of `thread` that
+// launch, because they load a library. Ops that launch nothing are left out,
+// because they may compute on the host.
 void AddPauses(const Trace& trace, RowId thread, std::vector<Span>& slow) {
   std::vector<bool> launches(trace.ops().size());
   std::vector<int64_t> bounds;
@@ -115,8 +116,9 @@ void AddPauses(const Trace& trace, RowId thread, std::vector<Span>& slow) {
   }
 }
 
-// Time in one-off work, and in launches and ops that are slow because they load
-// kernels or libraries, as far as the device idles meanwhile.
+// Returns the time of one-off work, and of launches and ops that are slow
+// because they load kernels or libraries, as far as the device is idle
+// meanwhile.
 int64_t StartUpNs(const Trace& trace, RowId thread, Span window) {
   if (!trace.has_device_work()) return 0;
   std::vector<Span> slow = OneOffSpans(trace);
@@ -151,8 +153,7 @@ void TakeWholeRecording(const Trace& trace, Steps& steps) {
   steps = OneStep(window, steps.thread);
 }
 
-// The whole recording is treated as one step, so that it is split by the same
-// code.
+// Treats the whole recording as one step, to split it with the same code.
 WholeRecording SplitWhole(const Trace& trace, const OpTree& tree,
                           RowId thread) {
   WholeRecording whole;

@@ -1,4 +1,4 @@
-// WholeRecording: a recording without steps, taken as one.
+// WholeRecording: a recording without steps, treated as a single step.
 #pragma once
 
 #include <stepscope/trace.h>
@@ -16,14 +16,14 @@ struct WholeRecording {
   CauseTimes split;  // adds up to the length of `span`
 };
 
-// `thread` is the training thread; kNone if unknown, and then a CPU-only run
-// has no split.
+// Returns the span and the time split of the whole recording. `thread` is the
+// training thread; if it is kNone (unknown), a CPU-only run has no split.
 WholeRecording SplitWhole(const Trace& trace, const OpTree& tree, RowId thread);
 
 // Makes the whole recording the only window of `steps`, which has none, so that
-// the rules judge it like a step. Leaves `steps` as they are if the training
-// thread is unknown, or if starting up takes much of the recording: what
-// happens once per process would be advised on as if it recurred.
+// the rules judge it like a step. Leaves `steps` unchanged if the training
+// thread is unknown. Also if starting up takes at least 30 % of the recording,
+// because the rules would give advice on one-off work as if it recurred.
 void TakeWholeRecording(const Trace& trace, Steps& steps);
 
 }  // namespace stepscope

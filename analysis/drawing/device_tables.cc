@@ -17,18 +17,19 @@ namespace {
 constexpr size_t kRows = 60;
 
 const char* PrecisionWord(Precision precision) {
+  // In the order of Precision.
   constexpr const char* kNames[] = {"",     "fp64", "fp32", "tf32",
                                     "fp16", "bf16", "fp8",  "int8"};
   return kNames[static_cast<size_t>(precision)];
 }
 
-// By what the table's figures are divided.
+// The divisor for per-step figures.
 double StepsCounted(const AnalysisContext& context) {
   return static_cast<double>(std::max<size_t>(context.steps.steady.size(), 1));
 }
 
-// True for work that a steady step launched; without steps, for all. Work whose
-// launch is unknown belongs to the step in which the device ran it.
+// True for work that a steady step launched; without steps, for all work. Work
+// whose launch is unknown belongs to the step in which the device ran it.
 bool Counts(const AnalysisContext& context, const DeviceWork& work) {
   if (context.steps.empty()) return true;
   const bool known = work.call != kNone;
@@ -46,7 +47,7 @@ struct KernelSum {
   Precision precision = Precision::kUnknown;
   bool eligible = false;
   double ns = 0, calls = 0;
-  double occupied_ns = 0, occupancy_known_ns = 0;  // occupied: weighted by it
+  double occupied_ns = 0, occupancy_known_ns = 0;  // occupied: time * occupancy
   double flops = 0, flops_ns = 0;  // of the calls whose work is known
   double bytes = 0, bytes_ns = 0;
   double ideal_ns = 0, ideal_known_ns = 0;
@@ -63,7 +64,7 @@ void AddCallOf(const Kernel& kernel, KernelSum& sum) {
 
 void AddWorkOf(const KernelUse& use, const DevicePeaks& peaks, KernelSum& sum) {
   sum.eligible |= use.eligible;
-  // The kernel's name comes first; where it says nothing, its op does.
+  // Uses what the kernel's name says, or else what its op says.
   if (sum.kind == KernelClass::kUnknown) sum.kind = use.kind;
   if (sum.precision == Precision::kUnknown) sum.precision = use.precision;
   double ideal = -1;
@@ -85,8 +86,8 @@ void AddWorkOf(const KernelUse& use, const DevicePeaks& peaks, KernelSum& sum) {
   sum.ideal_known_ns += use.ns;
 }
 
-// A call whose figures are known to be wrong (a cost above the peak) is shown
-// at the peak.
+// Averages the sums into a row. A roofline share above 1 (cost overestimated)
+// is capped.
 PageKernel RowOf(std::string_view name, const KernelSum& sum, double steps) {
   constexpr size_t kLongestName = 2000;
   PageKernel row;
@@ -126,8 +127,10 @@ void ListKernels(const AnalysisContext& context, PageDetails& details) {
     }
     AddCallOf(kernel, at->second);
   }
+  // Returns before the peaks are set, because a page without kernels has no
+  // table of kernels.
   if (sums.empty()) return;
-  // Only the peaks of this very device say how near to them a kernel comes.
+  // Roofline shares need the peaks of exactly this device.
   const DevicePeaks peaks =
       context.kernels.peaks.exact ? context.kernels.peaks : DevicePeaks();
   details.peaks_device = peaks.device;
@@ -142,6 +145,7 @@ void ListKernels(const AnalysisContext& context, PageDetails& details) {
       details.tensor_cores_ms += use.ns * 1e-6 / steps;
     }
   }
+  // Negative, so that sorting puts the longest first.
   std::vector<std::pair<double, NameId>> order;
   for (const auto& [name, sum] : sums) {
     order.push_back({-sum.ns, name});
@@ -180,6 +184,7 @@ void ListCollectives(const AnalysisContext& context, PageDetails& details) {
         context.steps.windows[one.step].kind != StepKind::kSteady) {
       continue;
     }
+    // Collectives between the steps belong to no step.
     if (one.step == kNoStep && !context.steps.empty()) continue;
     const auto [at, is_new] = rows.try_emplace({one.kind, one.group});
     PageCollective& row = at->second;
@@ -192,7 +197,8 @@ void ListCollectives(const AnalysisContext& context, PageDetails& details) {
     row.calls += share;
     row.ms += share * one.moved.length() * 1e-6;
     row.exposed_ms += share * one.exposed_ns * 1e-6;
-    // A sum without the calls of unknown size would be taken for the whole.
+    // If the size of one call is unknown, the sum is unknown. Without that
+    // call, the sum would look complete.
     row.bytes = one.bytes < 0 || row.bytes < 0
                     ? -1
                     : row.bytes + share * static_cast<double>(one.bytes);

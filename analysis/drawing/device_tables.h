@@ -7,8 +7,8 @@
 
 namespace stepscope {
 
-// Each fills its member of `details`, which stays empty on a run without a GPU.
-// Collectives are listed for CPU-only runs, too.
+// Each fills its member of `details`. Kernels and copies stay empty on a run
+// without a GPU; collectives are listed for CPU-only runs, too.
 void ListKernels(const AnalysisContext& context, PageDetails& details);
 void ListCopies(const AnalysisContext& context, PageDetails& details);
 void ListCollectives(const AnalysisContext& context, PageDetails& details);

@@ -1,4 +1,4 @@
-// DrawnNames: the names that drawings refer to, each once.
+// DrawnNames: collects the names that drawings refer to, each only once.
 #pragma once
 
 #include <stepscope/trace.h>
@@ -14,7 +14,7 @@ namespace stepscope {
 // One thread at a time.
 class DrawnNames {
  public:
-  // `names` is PageDetails::names and must outlive it.
+  // `names` is PageDetails::names and must outlive this object.
   DrawnNames(const Trace& trace, std::vector<std::string>& names)
       : trace_(trace), names_(names) {}
 
@@ -34,7 +34,8 @@ class DrawnNames {
   }
 
  private:
-  // A page cuts names anyway; a copy of a very long one would only take memory.
+  // A page cuts names anyway, so copying all of a very long one would only
+  // waste memory.
   static std::string_view Clipped(std::string_view text) {
     constexpr size_t kMost = 2000;
     return text.substr(0, kMost);

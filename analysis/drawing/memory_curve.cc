@@ -20,7 +20,8 @@ constexpr size_t kCurves = 8;
 constexpr size_t kOwners = 12;
 constexpr int64_t kCurveColumns = 240;
 
-// The span of the step of `peak`; of a recording without steps, all events.
+// Returns the span of the step of `peak`; in a recording without steps, the
+// span of all events.
 Span StepSpanOf(const Trace& trace, const MemoryPeak& peak) {
   if (peak.step != kNone) {
     const Step& step = trace.steps()[peak.step];
@@ -30,8 +31,8 @@ Span StepSpanOf(const Trace& trace, const MemoryPeak& peak) {
   return {rows.front().time_ns, rows.back().time_ns + 1};
 }
 
-// The level over time, as one point for each column of the drawing: the highest
-// level in it.
+// Adds the level over time: one point for each column of the drawing, with the
+// highest level in that column.
 void AddCurve(const Trace& trace, const MemoryPeak& peak, const Span& span,
               PageMemory& memory) {
   std::vector<std::pair<int64_t, int64_t>> levels;  // time, bytes
@@ -41,6 +42,7 @@ void AddCurve(const Trace& trace, const MemoryPeak& peak, const Span& span,
     if (event.device_type != peak.device_type || event.device != peak.device) {
       continue;
     }
+    // Uses the allocator's own total if it reports one.
     sum = peak.is_counted ? sum + event.bytes : event.total_allocated_bytes;
     if (row == peak.allocation ||
         (peak.allocation == kNone && event.time_ns < span.begin_ns)) {
@@ -48,17 +50,19 @@ void AddCurve(const Trace& trace, const MemoryPeak& peak, const Span& span,
     }
     if (event.time_ns < span.end_ns) levels.push_back({event.time_ns, sum});
   }
-  // A sum of sizes starts at 0, whatever was allocated before the recording.
-  // The peak's own level shows by how much to lift the curve.
+  // A sum of sizes starts at 0, because it does not know what was allocated
+  // before the recording. The known level at the peak shows by how much to lift
+  // the curve.
   const int64_t lift = peak.is_counted ? peak.bytes - at_peak : 0;
   const int64_t grain_ns = std::max<int64_t>(span.length() / kCurveColumns, 1);
   int64_t column = -1;
   for (const auto& [time_ns, bytes] : levels) {
+    // Levels before the step are drawn at its start.
     const double us = std::max<int64_t>(time_ns - span.begin_ns, 0) * 1e-3;
     const int64_t here =
         time_ns < span.begin_ns ? -1 : (time_ns - span.begin_ns) / grain_ns;
     if (!memory.bytes.empty() && here == column) {
-      // Before the step only its last level counts.
+      // Of the levels before the step, only the last one counts.
       memory.bytes.back() =
           here < 0 ? bytes + lift : std::max(memory.bytes.back(), bytes + lift);
       continue;
@@ -69,9 +73,10 @@ void AddCurve(const Trace& trace, const MemoryPeak& peak, const Span& span,
   }
 }
 
-// What is live at the peak, by the operator that allocated it: allocated up to
-// the peak, and not released by then. A peak without an allocation is the level
-// at the step's begin; then the time tells what came before it.
+// Adds the memory that is live at the peak, by the operator that allocated it:
+// allocated up to the peak, and not released by then. If no allocation made the
+// peak, it is the level at the step's start, and then the times of allocations
+// show which came before it.
 void AddOwners(const Trace& trace, const MemoryPeak& peak, PageMemory& memory) {
   std::map<NameId, PageMemory::Owner> owners;
   int64_t known = 0;
@@ -111,6 +116,7 @@ void AddOwners(const Trace& trace, const MemoryPeak& peak, PageMemory& memory) {
 void DrawMemory(const Trace& trace, PageDetails& details) {
   std::map<std::pair<int32_t, int32_t>, MemoryPeak> highest;  // by device
   for (const MemoryPeak& peak : MemoryPeaks(trace)) {
+    // Each device gets one curve, of the step with the device's highest peak.
     const auto [at, is_new] =
         highest.try_emplace({peak.device_type, peak.device}, peak);
     if (!is_new && peak.bytes > at->second.bytes) at->second = peak;

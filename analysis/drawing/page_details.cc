@@ -16,7 +16,7 @@ namespace {
 constexpr size_t kPoints = 240;  // of a curve
 constexpr size_t kDevices = 8;
 
-// Every n-th of `rows`, so that at most kPoints are left.
+// Returns every n-th row, with n such that at most kPoints are left.
 template <typename Row>
 std::vector<Row> Thinned(std::vector<Row> rows) {
   const size_t every = (rows.size() + kPoints - 1) / kPoints;
@@ -26,8 +26,8 @@ std::vector<Row> Thinned(std::vector<Row> rows) {
   return kept;
 }
 
-// Hardware counters come a thousand times a second, clocks twenty times: each
-// kind is thinned by itself.
+// Hardware counters are sampled a thousand times per second and clocks twenty
+// times, so each kind is thinned separately.
 std::vector<PageSample> ThinnedByKind(std::vector<PageSample> samples) {
   const auto counts = [](const PageSample& sample) {
     return sample.sm_active_frac >= 0 || sample.tensor_active_frac >= 0 ||
@@ -47,6 +47,7 @@ std::vector<PageSample> ThinnedByKind(std::vector<PageSample> samples) {
 
 void AddDevices(const Trace& trace, PageDetails& details) {
   std::map<int32_t, PageDevice> devices;
+  // -1 means unknown in any unit, so it is not scaled.
   const auto scaled = [](int32_t value, double unit) {
     return value < 0 ? -1 : value * unit;
   };
@@ -78,6 +79,7 @@ void AddHost(const Trace& trace, PageDetails& details) {
   for (const HostUsage& usage : trace.host_usage()) {
     const auto ns = static_cast<double>(usage.end_ns - usage.begin_ns);
     if (ns <= 0) continue;
+    // CPU time / elapsed time: the cores used, or the share of one thread.
     const auto share = [&](int64_t value, double unit = 1) {
       return value < 0 ? -1 : static_cast<double>(value) / ns * unit;
     };

@@ -1,4 +1,4 @@
-// DrawDetails(): what a page shows of one Trace beside its Report.
+// DrawDetails(): what a page shows of one Trace besides its Report.
 #pragma once
 
 #include <stepscope/page.h>

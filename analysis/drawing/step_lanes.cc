@@ -16,7 +16,8 @@
 namespace stepscope {
 namespace {
 
-// A drawing is this many blocks wide at most; shorter blocks could not be seen.
+// A drawing is at most this many blocks wide. Shorter blocks would be
+// invisible.
 constexpr int64_t kColumns = 700;
 constexpr size_t kBlocks = 160;   // per lane
 constexpr size_t kHostLanes = 2;  // besides the training thread
@@ -29,8 +30,9 @@ struct Piece {
   uint32_t name = 0;
 };
 
-// Joins neighbours of one cause that are closer than `grain_ns`, and drops what
-// stays shorter than it. A joined block has the name of its longest piece.
+// Joins neighbours of the same cause that are closer than `grain_ns`, and drops
+// joined blocks that are shorter than that. A joined block has the name of its
+// longest piece.
 std::vector<Piece> Joined(const std::vector<Piece>& pieces, int64_t grain_ns) {
   std::vector<Piece> joined;
   int64_t longest_ns = 0;
@@ -39,6 +41,8 @@ std::vector<Piece> Joined(const std::vector<Piece>& pieces, int64_t grain_ns) {
         !joined.empty() && joined.back().cause == piece.cause &&
         piece.span.begin_ns - joined.back().span.end_ns < grain_ns;
     if (!joins) {
+      // Drops the last block if nothing joined it, because alone it is too
+      // short to be visible.
       if (!joined.empty() && joined.back().span.length() < grain_ns) {
         joined.pop_back();
       }
@@ -56,7 +60,8 @@ std::vector<Piece> Joined(const std::vector<Piece>& pieces, int64_t grain_ns) {
   return joined;
 }
 
-// `pieces` in time order, in or across `window`.
+// Returns the pieces as blocks of a lane, clipped to `window` and simplified.
+// REQUIRES: `pieces` are in time order and overlap `window`.
 std::vector<PageBlock> Blocks(std::vector<Piece> pieces, const Span& window) {
   for (Piece& piece : pieces) {
     piece.span.begin_ns = std::max(piece.span.begin_ns, window.begin_ns);
@@ -143,11 +148,13 @@ void StepDrawer::Path() {
   Add("critical path", std::move(pieces));
 }
 
-// With a GPU, what the host computes is launching; its waits are drawn over it.
+// With a GPU, ops that "compute" on the host are drawn as launching, and waits
+// are drawn over them.
 void StepDrawer::HostThread(RowId thread, std::string name) {
   if (thread == kNone) return;
   std::vector<Segment> segments =
       HostTimeline(trace_, context_.tree, thread, window_);
+  // Copies come last, so that they cover other waits.
   for (const auto& [kind, cause] : {std::pair{false, Cause::kSync},
                                     std::pair{true, Cause::kBlockingCopy}}) {
     std::vector<Claim> claims;
@@ -180,6 +187,7 @@ void StepDrawer::OtherThreads() {
   std::map<RowId, std::vector<Piece>> by_thread;
   std::map<RowId, int64_t> busy_ns;
   for (const Op& op : trace_.ops()) {
+    // Draws only outermost operators, because the inner ones would cover them.
     if (op.parent != kNone || op.thread == context_.steps.thread ||
         op.thread == kNone || !Touches(op.begin_ns, op.end_ns)) {
       continue;
@@ -236,6 +244,8 @@ void StepDrawer::Streams() {
   if (order.size() > kDeviceLanes) order.resize(kDeviceLanes);
   for (const auto& [ns, stream] : order) {
     std::vector<Piece>& pieces = by_stream[stream];
+    // Needs sorting, because pieces were added table by table: kernels, copies,
+    // memsets.
     std::ranges::sort(pieces, {},
                       [](const Piece& piece) { return piece.span.begin_ns; });
     Add("GPU " + std::to_string(std::get<0>(stream)) + " stream " +
@@ -244,7 +254,7 @@ void StepDrawer::Streams() {
   }
 }
 
-// What is drawn of a step: what the host and the device do for it, both.
+// The span to draw for a step: what both the host and the device do for it.
 Span WindowOf(const StepWindow& step) {
   return {std::min(step.host.begin_ns, step.tiled.begin_ns),
           std::max(step.host.end_ns, step.tiled.end_ns)};
@@ -265,7 +275,7 @@ size_t TypicalStep(const AnalysisContext& context) {
   return typical;
 }
 
-// From the first operator or activity to the end of the last one.
+// The span from the first operator or activity to the end of the last one.
 Span WholeWindow(const Trace& trace) {
   Span whole{INT64_MAX, INT64_MIN};
   const auto see = [&](const auto& rows) {
@@ -298,7 +308,7 @@ void KeepUsedNames(PageDetails& details) {
 }
 
 // The index of the step that shows `example`; steps.windows.size() if none
-// does. What the host does for a step may begin before the step's tiled span.
+// does. The host's work for a step may start before the step's tiled span.
 size_t StepOfExample(const Steps& steps, const Example& example) {
   const auto named =
       std::ranges::find(steps.windows, example.step, &StepWindow::number);
@@ -314,9 +324,9 @@ size_t StepOfExample(const Steps& steps, const Example& example) {
              : WindowAt(steps, &StepWindow::host, example.begin_ns);
 }
 
-// The steps of the findings' examples: first the best example of each finding,
-// then the others. `draw` returns the place of a step among the drawn ones,
-// kDrawnSteps if there is no room.
+// Draws the steps of the findings' examples: first the best example of each
+// finding, then the others. `draw` draws a step and returns its position among
+// the drawn steps, or kDrawnSteps if there is no room.
 template <typename Draw>
 void DrawExamples(const Steps& steps, const Report& report, const Draw& draw,
                   PageDetails& details) {
@@ -342,6 +352,7 @@ void DrawSteps(const AnalysisContext& context, const Report& report,
   DrawnNames names(context.trace, details.names);
   StepDrawer drawer(context, report, names);
   const Steps& steps = context.steps;
+  // The whole recording is drawn as one step without a number.
   if (steps.empty() || steps.is_recording) {
     const Span whole = WholeWindow(context.trace);
     if (whole.length() <= 0) return;

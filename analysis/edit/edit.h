@@ -14,9 +14,10 @@
 namespace stepscope {
 
 // Shortens what `thread` does in `span` to `keep_ns`. Its launches still
-// happen; remove their activities with an ActivityScale of 0. On a CPU-only run
-// it shortens what the training thread does, or waits for, in `span`, all parts
-// of it by the same factor; data loading stays as it is.
+// happen; to remove their activities, use an ActivityScale of 0. On a CPU-only
+// run, the cut applies to what the training thread does or waits for in `span`:
+// all parts are shortened by the same factor, except data loading, which stays
+// as it is.
 struct HostCut {
   RowId thread = kNone;
   Span span;
@@ -31,8 +32,9 @@ struct HostCut {
 struct ActivityScale {
   ActivityRef activity;
   double factor = 1;
-  // The factor is that of a rate which the recording does not show, as of a bus
-  // that no copy used as it should be: the activity may take as long as before.
+  // The factor rests on a rate that the recording does not show, for example
+  // that of a bus that no copy used at full speed. So the activity may also
+  // take as long as before.
   bool assumed = false;
   bool operator==(const ActivityScale&) const = default;
 };

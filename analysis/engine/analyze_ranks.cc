@@ -20,7 +20,7 @@
 namespace stepscope {
 namespace {
 
-// The share of the step from which exposed-collective fires.
+// exposed-collective fires from this share of the step.
 constexpr double kExposedFrac = 0.03;
 // A wait of the host counts as a wait for other ranks if the device runs only
 // collectives for at least this share of it.
@@ -58,7 +58,7 @@ void RunRankRule(const Rule& rule, Report& run) {
   }
   if (verdict.found.empty()) run.clean.push_back(rule.id);
   for (Found& found : verdict.found) {
-    // What the replay of all ranks together gives, or else a bound.
+    // The gain is the one from the joint replay of all ranks, or else a bound.
     const Gain joint = found.finding.gain;
     Finding finding = SizeByBound(std::move(found)).finding;
     if (joint.high_ms > 0) {
@@ -79,8 +79,9 @@ void RunRankRule(const Rule& rule, Report& run) {
   }
 }
 
-// A host that waits while its device runs only collectives waits for late
-// ranks. Where a finding about late ranks exists, it owns that time.
+// Drops findings about host waits that are really waits for late ranks: the
+// device runs only collectives meanwhile. If there is a finding about late
+// ranks, that time counts for it.
 void DropWaitsForRanks(Report& run) {
   const auto owner = std::ranges::find_if(run.findings, [](const Finding& f) {
     return f.id == "straggler-rank" || f.id == "imbalanced-load";
@@ -98,7 +99,8 @@ void DropWaitsForRanks(Report& run) {
   kept.also.insert(kept.also.end(), muted.begin(), muted.end());
 }
 
-// What the stages of pipelines wait for each other, mean over all ranks.
+// The time that the stages of pipelines wait for each other, mean over all
+// ranks.
 double BubbleMs(const RankComparison& ranks) {
   double ms = 0;
   for (const PipelineRow& pipeline : ranks.pipelines) {
@@ -107,8 +109,9 @@ double BubbleMs(const RankComparison& ranks) {
   return ms / static_cast<double>(ranks.rows.size());
 }
 
-// The traces of all ranks separate waiting for the last rank from moving data.
-// exposed-collective, or fsdp-exposed, keeps only the moving part.
+// The traces of all ranks show how much exposed time is waiting for the last
+// rank and how much is moving data. Leaves only the latter in the finding
+// exposed-collective or fsdp-exposed.
 void SplitExposedTime(Report& run) {
   const auto exposed = std::ranges::find_if(run.findings, [](const Finding& f) {
     return f.id == "exposed-collective" || f.id == "fsdp-exposed";
@@ -180,8 +183,7 @@ Report AnalyzeRanks(const std::vector<RankDigest>& ranks) {
       finding.status = FindingStatus::kOk;
     }
   }
-  // Rules about all ranks run on what the reports of the ranks say about each
-  // other.
+  // Rules about all ranks run on the comparison of the ranks' reports.
   for (std::span<const Rule> family : RuleFamilies()) {
     for (const Rule& rule : family) {
       if (rule.check_ranks != nullptr) RunRankRule(rule, run);

@@ -1,5 +1,5 @@
-// Compare(): two traces, recorded before and after a change: what was measured,
-// and what replaying the first one with that change predicts.
+// Compare(): compares two traces, recorded before and after a change: what was
+// measured, and what replaying the first trace with that change predicts.
 #include <stepscope/compare.h>
 
 #include <algorithm>
@@ -23,12 +23,13 @@
 namespace stepscope {
 namespace {
 
-// More resamples change the interval by less than it is rounded to.
+// With more resamples, the interval would change by less than its rounding.
 constexpr int kResamples = 2000;
 
 // Two runs of one program share at least this much of their op time.
 constexpr double kSameProgramFrac = 0.5;
-// A finding that has lost more than this share of its gain was followed.
+// If a finding has lost more than this share of its gain, its advice counts as
+// followed.
 constexpr double kMostOfGain = 0.5;
 
 std::vector<double> SteadyMs(const AnalysisContext& context) {
@@ -39,7 +40,7 @@ std::vector<double> SteadyMs(const AnalysisContext& context) {
   return ms;
 }
 
-// Over steady steps only, as in the report of each run.
+// Uses only steady steps, as the report of each run does.
 StepSpread SpreadOf(const AnalysisContext& context) {
   const std::vector<double> ms = SteadyMs(context);
   StepSpread spread;
@@ -57,9 +58,9 @@ StepSpread SpreadOf(const AnalysisContext& context) {
   return spread;
 }
 
-// The difference of the medians with its 95 % bootstrap interval. The seed is
-// fixed, so the same traces give the same interval. Of medians, because single
-// slow steps of either run should not decide; bootstrap, because step times
+// Returns the difference of the medians with its 95 % bootstrap interval. The
+// seed is fixed, so the same traces give the same interval. Medians are used so
+// that single slow steps do not dominate, and bootstrap because step times
 // follow no known distribution.
 Gain MedianDifference(const std::vector<double>& before,
                       std::vector<double> after, double scale) {
@@ -79,7 +80,7 @@ Gain MedianDifference(const std::vector<double>& before,
   std::ranges::sort(differences);
   Gain gain;
   gain.expected_ms = Median(before) - Median(after);
-  // 2000 / 40 = 50 on either side are left out: 2.5 % each.
+  // Leaves out 2000 / 40 = 50 differences (2.5 %) on either side.
   gain.low_ms = differences[kResamples / 40];
   gain.high_ms = differences[kResamples - 1 - kResamples / 40];
   return gain;
@@ -98,7 +99,8 @@ const Finding* FindingWithGain(const Report& report, const std::string& id) {
 }
 
 // Sorts the findings with a gain into resolved, remaining and new ones. A
-// finding that is gone was followed, or another change took its cause away.
+// finding is gone if its advice was followed, or if another change removed its
+// cause.
 void CompareFindings(const Report& first, const Report& second,
                      Comparison& comparison) {
   for (const Finding& finding : first.findings) {
@@ -150,7 +152,7 @@ std::vector<Setting> SettingsIn(const AnalysisContext& after) {
 }
 
 // The settings of the second run that differ from the first, as one edit.
-// `batch_ratio` as of BatchRatio().
+// `batch_ratio` is the result of BatchRatio().
 Edit SettingsThatDiffer(const AnalysisContext& before,
                         const AnalysisContext& after, double batch_ratio) {
   Edit all;
@@ -163,9 +165,10 @@ Edit SettingsThatDiffer(const AnalysisContext& before,
   return all;
 }
 
-// True if the advised settings are known and did not change: then the finding
-// is gone because of another change, and its advice was not followed. Most
-// files do not say how many workers or threads a run had.
+// True if the advised settings are known and did not change. Then the finding
+// is gone because of another change, and its advice was not followed. The
+// settings are often unknown, because most files do not say how many workers or
+// threads a run had.
 bool WasNotFollowed(const Edit& advised, const Edit& settings,
                     const AnalysisContext& after) {
   struct Field {
@@ -187,7 +190,8 @@ bool WasNotFollowed(const Edit& advised, const Edit& settings,
   return unchanged;
 }
 
-// Sums, because each finding's gain was predicted alone.
+// Sets the prediction to the sum of the gains, because each finding's gain was
+// predicted by itself.
 void SumGains(const std::vector<const Finding*>& followed,
               Comparison& comparison) {
   Gain& sum = comparison.predicted;
@@ -212,16 +216,17 @@ void SumGains(const std::vector<const Finding*>& followed,
   }
 }
 
-// Bounds of several changes may add up to more than there is, and gains may
-// refer to the mean step, while medians are compared.
+// Limits the gain to the step. Bounds of several changes may add up to more
+// than the step, and gains may refer to the mean step, while medians are
+// compared.
 void LimitToStep(double step_ms, Gain& gain) {
   gain.expected_ms = std::min(gain.expected_ms, step_ms);
   gain.low_ms = std::min(gain.low_ms, step_ms);
   gain.high_ms = std::min(gain.high_ms, step_ms);
 }
 
-// The gain predicted for all changes together: by one replay of them all where
-// replay is valid, else the sum of the findings' gains or bounds.
+// Predicts the gain of all changes together: by one replay of all of them if
+// replay is valid, else by the sum of the findings' gains or bounds.
 void Predict(const AnalysisContext& before, const AnalysisContext& after,
              double batch_ratio, const Report& report, const EditsById& edits,
              Comparison& comparison) {
@@ -249,14 +254,14 @@ void Predict(const AnalysisContext& before, const AnalysisContext& after,
   }
   SumGains(followed, comparison);
   comparison.changed_settings = ChangesInWords(settings);
-  // With a GPU, a setting alone says too little: advice about the GPU is in the
-  // findings' edits.
+  // With a GPU, settings alone are not enough to predict a gain, because most
+  // changes are expressed only in the findings' edits.
   const bool replayed = settings != Edit() && before.replay.check().valid &&
                         (!before.has_gpu || !followed.empty());
   if (followed.empty() && !replayed) return;
   const bool bound = comparison.predicted_kind == GainKind::kBound;
   if (!bound) comparison.predicted_kind = GainKind::kPredicted;
-  // One replay of all changes, where that is possible, instead of the sum.
+  // If possible, replaces the sum by one replay of all changes.
   if (!bound && (replayed || followed.size() > 1)) {
     // The settings that were made count, not those that were advised.
     if (settings != Edit() && !before.has_gpu) {
@@ -294,12 +299,12 @@ Comparison Compare(const Trace& before, const Trace& after) {
   comparison.significant =
       comparison.measured.low_ms > 0 || comparison.measured.high_ms < 0;
 
-  // No gains are claimed from an incomplete recording, so all findings of the
-  // other one would look resolved or new.
+  // An incomplete recording has no gains, so all findings of the other one
+  // would look resolved or new.
   if (comparison.incomplete.empty()) {
     CompareFindings(first, second, comparison);
-    // What was measured is reported even then; a prediction for another model
-    // would be meaningless.
+    // If the models differ, only the measured change is reported: a prediction
+    // for another model would be meaningless.
     if (doubts.model.empty()) {
       Predict(a, b, batch_ratio, first, edits, comparison);
     }
@@ -310,7 +315,7 @@ Comparison Compare(const Trace& before, const Trace& after) {
   if (!doubts.machine.empty()) {
     comparison.doubt += (comparison.doubt.empty() ? "" : "; ") + doubts.machine;
   }
-  // Following advice may replace most ops.
+  // Not if advice was followed, because that may replace most ops.
   if (comparison.doubt.empty() && comparison.shared_ops_frac >= 0 &&
       comparison.shared_ops_frac < kSameProgramFrac &&
       comparison.changed_settings.empty() &&

@@ -19,8 +19,8 @@
 namespace stepscope {
 namespace {
 
-// Share of the layers' inputs that must agree on the factor. Not all: a last
-// batch may be smaller, and some layers see no batch.
+// Share of the layers' inputs that must agree on the factor. Not all must,
+// because a last batch may be smaller, and some layers do not get the batch.
 constexpr double kAgree = 0.9;
 // Two runs of one model share at least this much of their parameters' shapes.
 constexpr double kSameModel = 0.5;
@@ -53,8 +53,9 @@ std::map<std::string_view, std::vector<TensorShape>> LayerInputs(
   return inputs;
 }
 
-// Layers are paired in the order of their calls: the same model calls them in
-// the same order, whatever the batch is.
+// Returns the batch ratio that nearly all layers agree on, 1 if they do not.
+// Layers are paired in the order of their calls, because the same model calls
+// them in the same order, whatever the batch is.
 double RatioOfShapes(const AnalysisContext& before,
                      const AnalysisContext& after) {
   const auto first = LayerInputs(before), second = LayerInputs(after);
@@ -82,9 +83,9 @@ double RatioOfShapes(const AnalysisContext& before,
   return 1;
 }
 
-// The parameters that get gradients in the steady steps. Whether two runs train
-// the same model is judged by them and not by ops, because following advice
-// replaces ops (a fused optimizer, one attention call), but not parameters.
+// The parameters that get gradients in the steady steps. They decide whether
+// two runs train the same model. Ops do not, because following advice replaces
+// ops (a fused optimizer, one attention call), but not parameters.
 struct Parameters {
   double per_step = 0;  // gradients
   std::set<std::vector<int64_t>> shapes;
@@ -133,7 +134,8 @@ std::string DoubtAboutModel(const AnalysisContext& before,
          " of the parameters' shapes occur in both traces";
 }
 
-// A faster machine would look like a successful change.
+// Checks that both traces are from the same kind of machine, because a faster
+// machine would look like a successful change.
 std::string DoubtAboutMachine(const RunInfo& a, const RunInfo& b) {
   if (!a.cpu_model.empty() && !b.cpu_model.empty() &&
       a.cpu_model != b.cpu_model) {
@@ -148,14 +150,14 @@ std::string DoubtAboutMachine(const RunInfo& a, const RunInfo& b) {
          b.devices[0].name;
 }
 
-// How the recording is damaged, the first sentence of the finding about it as a
-// clause; empty if it is not.
+// Returns how the recording is damaged: the first sentence of the finding about
+// the damage, as a clause. Empty if the recording is not damaged.
 std::string DamageOf(const Report& report) {
   const auto finding = std::ranges::find_if(report.findings, ShowsDamage);
   if (finding == report.findings.end()) return "";
   std::string text = finding->evidence.substr(0, finding->evidence.find(". "));
   if (text.ends_with('.')) text.pop_back();
-  // "The program", but not "CUPTI".
+  // Makes "The program" lower-case, but not "CUPTI".
   if (text.size() > 1 && std::islower(static_cast<unsigned char>(text[1]))) {
     text[0] = static_cast<char>(std::tolower(text[0]));
   }
@@ -197,7 +199,7 @@ std::string WhyNoSteps(const AnalysisContext& before,
   const bool first = before.stats.count == 0, second = after.stats.count == 0;
   if (!first && !second) return "";
   const bool both = first && second;
-  // Marks without length, or on another thread.
+  // There may be marks that are unusable: without length, or on another thread.
   const bool marked = (first && !before.trace.steps().empty()) ||
                       (second && !after.trace.steps().empty());
   return std::string(both    ? "neither trace has "

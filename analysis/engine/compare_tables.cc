@@ -30,7 +30,8 @@ void AddKernels(const AnalysisContext& context, bool is_after,
   std::vector<Span> spans;
   for (size_t i : context.steps.steady)
     spans.push_back(context.steps.windows[i].tiled);
-  // Work that begins in a steady step counts in full, as its step waits for it.
+  // Work that starts in a steady step counts in full, because the step waits
+  // for it.
   spans = Merge(std::move(spans));
   const auto add = [&](const DeviceWork& work, std::string_view name) {
     if (LengthIn(spans, {work.begin_ns, work.begin_ns + 1}) == 0) return;
@@ -61,8 +62,8 @@ void AddOps(const AnalysisContext& context, const OpTimes& times, bool is_after,
   }
 }
 
-// Reads all modules, because the report lists only some: one that only one of
-// two reports lists would look added or removed.
+// Reads all modules, not only those that the reports list: a module that only
+// one of the two reports lists would look added or removed.
 void AddModules(const AnalysisContext& context, const OpTimes& times,
                 bool is_after, std::map<std::string, ComparedTime>& rows) {
   for (const PlaceTime& module : TimeByModule(context, times, SIZE_MAX)) {
@@ -74,8 +75,8 @@ void AddModules(const AnalysisContext& context, const OpTimes& times,
   }
 }
 
-// As Comparison::shared_ops_frac. The smaller of the two shares, because one
-// program may contain the other.
+// Returns Comparison::shared_ops_frac. It is the smaller of the two shares,
+// because one program may contain the other.
 double SharedOpsFrac(const std::map<std::string, ComparedTime>& ops) {
   ComparedTime shared, all;
   for (const auto& [name, op] : ops) {
@@ -90,8 +91,8 @@ double SharedOpsFrac(const std::map<std::string, ComparedTime>& ops) {
                   shared.after_ms / all.after_ms);
 }
 
-// Sorted by the size of the difference, in either direction: what became slower
-// is as interesting as what became faster.
+// Sorts by the size of the difference in either direction, because what became
+// slower is as interesting as what became faster.
 std::vector<ComparedTime> LargestDifferences(
     const std::map<std::string, ComparedTime>& rows, double least_ms) {
   std::vector<ComparedTime> order;

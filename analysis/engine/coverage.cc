@@ -11,10 +11,11 @@
 namespace stepscope {
 namespace {
 
-// A cause counts from this share of the step, as loading does in
-// torch-tb-profiler and XProf, or from this share of the critical path.
+// A cause is large from this share of the step (the share from which
+// torch-tb-profiler and XProf report loading), or from this share of the
+// critical path.
 constexpr double kOfStep = 0.05, kOfPath = 0.10;
-// Findings are advice about a cause if they may save this share of it.
+// Findings answer a cause if together they may save this share of its time.
 constexpr double kMostOfIt = 0.5;
 constexpr size_t kNamesShown = 3;
 constexpr size_t kReasonsShown = 2;
@@ -23,7 +24,8 @@ bool IsAbout(std::string_view id, Cause cause) {
   return std::ranges::count(CausesOf(id), cause) > 0;
 }
 
-// What can be said of each cause whatever the rules find; empty: nothing.
+// What holds for each cause whatever the rules find; empty if there is nothing
+// to say.
 const char* KnownOf(Cause cause, const Report& report) {
   switch (cause) {
     case Cause::kKernelLatency:
@@ -47,10 +49,10 @@ const char* KnownOf(Cause cause, const Report& report) {
   }
 }
 
-// "mostly aten::mm 20.1, aten::addmm 9.20 ms": what takes longest of `ms`.
-// A GPU's work is listed by op, because most of it may be off the critical
-// path. The other causes of a run with a GPU are listed by their time on the
-// path, which may be more than the idle time that the split shows.
+// "mostly aten::mm 20.1, aten::addmm 9.20 ms": what takes most of `ms`. A GPU's
+// computing is listed by op, because most of it may be off the critical path.
+// The other causes of a run with a GPU are listed by their time on the path,
+// which may be more than the idle time in the time split.
 std::string LongestOf(const Report& report, Cause cause, double ms,
                       double path_ms) {
   std::string text;
@@ -81,12 +83,13 @@ std::string LongestOf(const Report& report, Cause cause, double ms,
   return (sum >= kMostOfIt * ms ? "mostly " : "longest: ") + text + " ms";
 }
 
-// The first clause: reasons continue with advice on how to record.
+// Returns the first clause of a reason. The rest is advice on how to record.
 std::string FirstClause(const std::string& why) {
   return why.substr(0, why.find_first_of(";("));
 }
 
-// True if `cause` is the main one of rule `id`, or, not `mainly`, another one.
+// True if rule `id` is about `cause`: as its main cause if `mainly`, else as
+// another of its causes.
 bool Speaks(std::string_view id, Cause cause, bool mainly) {
   return IsAbout(id, cause) && (CausesOf(id).front() == cause) == mainly;
 }
@@ -104,7 +107,8 @@ std::string PartsInWords(const std::vector<std::string>& ids, Cause cause,
   return text + (count == 1 ? " saves" : " save") + " only part of it";
 }
 
-// The largest of the notes that gain something.
+// "a is only a note (predicted 0.40 ms)", for the note about `cause` with the
+// largest gain; empty if there is none.
 std::string NoteInWords(const Report& report, Cause cause, bool mainly) {
   const Finding* largest = nullptr;
   for (const Finding& finding : report.findings) {
@@ -146,7 +150,7 @@ std::string SkippedInWords(const Report& report, Cause cause) {
   return text;
 }
 
-// What the rules about `cause` say.
+// What the rules about `cause` say: the first reason that applies.
 std::string RulesSay(const Report& report, Cause cause,
                      const CauseAnswer& answer) {
   for (bool mainly : {true, false}) {
@@ -180,7 +184,7 @@ CauseAnswer AnswerTo(const Report& report, Cause cause, double ms,
   CauseAnswer answer{.cause = CauseKey(cause), .ms = ms, .path_ms = path_ms};
   double saved = 0;
   for (const Finding& finding : report.findings) {
-    // A warning that gains something is printed as well.
+    // Warnings with a gain are printed, too, so they also answer the cause.
     const bool speaks =
         IsAdvice(finding) ||
         (!IsNote(finding) && finding.gain_kind != GainKind::kNone);
@@ -188,7 +192,8 @@ CauseAnswer AnswerTo(const Report& report, Cause cause, double ms,
     answer.ids.push_back(finding.id);
     saved += finding.gain.expected_ms;
   }
-  // The path counts for what the split does not show.
+  // If the cause is large only on the critical path, compares with its time
+  // there.
   const bool in_split = ms >= kOfStep * report.steps.mean_ms;
   if (saved >= kMostOfIt * (in_split ? ms : path_ms)) return answer;
   for (const std::string& id : report.clean) {
@@ -200,8 +205,7 @@ CauseAnswer AnswerTo(const Report& report, Cause cause, double ms,
   }
   for (const std::string& part :
        {LongestOf(report, cause, in_split ? ms : path_ms, path_ms),
-        std::string(KnownOf(cause, report)),
-        RulesSay(report, cause, answer)}) {
+        std::string(KnownOf(cause, report)), RulesSay(report, cause, answer)}) {
     if (part.empty()) continue;
     answer.why += (answer.why.empty() ? "" : "; ") + part;
   }

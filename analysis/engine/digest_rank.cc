@@ -22,7 +22,8 @@ void AddShape(const Argument& argument, FnvHasher& hash) {
   for (const Argument& element : argument.elements) AddShape(element, hash);
 }
 
-// One hash per step: whether ranks differ is all that matters, not how.
+// Returns one hash per step, because only whether ranks differ matters, not
+// how.
 std::vector<std::pair<int64_t, uint64_t>> StepShapes(
     const AnalysisContext& context) {
   std::vector<std::pair<int64_t, uint64_t>> shapes;
@@ -44,8 +45,8 @@ std::vector<std::pair<int64_t, uint64_t>> StepShapes(
   return shapes;
 }
 
-// Host time per step without waits: from the device program, which has removed
-// them; without a device, the step less its collectives.
+// Host time per step without waits, as measured for the device program. Without
+// a device, the step time minus its collectives.
 double HostMs(const AnalysisContext& context) {
   if (context.steps.steady.empty()) return -1;
   if (!context.has_gpu) {
@@ -73,7 +74,7 @@ double ClockMhz(const AnalysisContext& context) {
   return count == 0 ? -1 : sum / static_cast<double>(count);
 }
 
-// Without collectives.
+// Kernels per steady step, without those of collectives.
 double KernelsPerStep(const AnalysisContext& context) {
   if (context.steps.steady.empty()) return 0;
   std::vector<int8_t> known(context.trace.name_count(), -1);
@@ -107,8 +108,8 @@ RankDigest DigestRank(const Trace& trace, PageDetails* details) {
   digest.kernels = KernelsPerStep(context);
   digest.host_ms = HostMs(context);
   digest.noise_ms = NoiseOfMeanMs(context.stats);
-  // The replay covers a part of the steps, so the mean host time of that part
-  // varies more.
+  // The replay may cover only a part of the steps, and the mean host time of
+  // fewer steps varies more.
   digest.host_noise_ms =
       digest.noise_ms *
       std::sqrt(static_cast<double>(context.steps.steady.size()) /

@@ -21,12 +21,12 @@ bool Is(const Setting& setting, bool value) {
   const bool* is = std::get_if<bool>(&setting.value);
   return is != nullptr && *is == value;
 }
-// Not an overload of Is(): a string literal would convert to bool.
+// Not an overload of Is(), because a string literal would convert to bool.
 bool IsText(const Setting& setting, std::string_view text) {
   const std::string* is = std::get_if<std::string>(&setting.value);
   return is != nullptr && *is == text;
 }
-// -1 if the value is not a number, or negative.
+// Returns the value as a number; -1 if it is not a number or is negative.
 double NumberOf(const Setting& setting) {
   double number = -1;
   if (const auto* whole = std::get_if<int64_t>(&setting.value)) {
@@ -37,14 +37,14 @@ double NumberOf(const Setting& setting) {
   return number >= 0 ? number : -1;
 }
 
-// `edit`, or no change if the run has the setting `already`.
+// Returns `edit`, or no change if the run has the setting `already`.
 Edit Unless(bool already, Edit edit) {
   return already ? Edit() : std::move(edit);
 }
 
-// nullopt where the cost of a fused step is unknown: for grouped (foreach)
-// steps, which already pass over all parameters at once, and for updates whose
-// traffic was not measured.
+// Returns the edit for a fused optimizer step. nullopt if the cost of a fused
+// step is unknown: for grouped (foreach) steps, which already pass over all
+// parameters at once, and for updates whose memory traffic was not measured.
 std::optional<Edit> FusedUpdate(const AnalysisContext& before) {
   const OptimizerWork updates = MeasureOptimizer(before);
   if (updates.fused) return Edit();
@@ -129,8 +129,8 @@ std::optional<Edit> EditOf(const AnalysisContext& before,
     const int workers = static_cast<int>(number);
     return Unless(workers == LoaderWorkers(before.trace), {.workers = workers});
   }
-  // Everything else that can be set acts on a GPU run through activities, which
-  // only a finding names.
+  // All other settings change activities of a GPU run, and only a finding names
+  // these activities.
   if (before.has_gpu) return std::nullopt;
   if (key == "intra_op_threads" && number > 0) {
     const int threads = static_cast<int>(number);

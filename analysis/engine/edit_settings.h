@@ -1,5 +1,5 @@
-// Conversions between an Edit and what people and programs call it: changes in
-// words, and settings by key.
+// Converts between an Edit and its names: changes in words for people, and
+// settings by key for programs.
 #pragma once
 
 #include <stepscope/report.h>
@@ -37,8 +37,9 @@ std::vector<Setting> SettingsOf(const Edit& edit, int64_t batch_size);
 
 // The edit that applies `setting` to the run `before`: Edit() if the run
 // already has it, nullopt if replay cannot express it. For runs with a GPU,
-// only the number of loader workers can be expressed; everything else depends
-// on the activities that its findings name, whose edits WhatIf takes.
+// only the number of loader workers can be expressed here. Other settings
+// change activities that only findings name, so WhatIf uses the edits of the
+// findings.
 std::optional<Edit> EditOf(const AnalysisContext& before,
                            const Setting& setting);
 

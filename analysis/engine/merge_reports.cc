@@ -1,5 +1,5 @@
-// The reports of all ranks as one: times are means over the ranks, and each
-// finding of a rank appears once.
+// Merges the reports of all ranks into one: times are means over the ranks, and
+// each finding appears once.
 #include <algorithm>
 #include <map>
 #include <set>
@@ -40,8 +40,8 @@ void Withdraw(Finding& finding) {
   finding.speedup = 0;
 }
 
-// The finding of the rank that limits the gain of the run, or else of the rank
-// with the median gain, with the gain of the run.
+// Returns the finding of one rank, with the gain of the run: that of the rank
+// that limits the gain of the run, or else of the rank with the median gain.
 Finding MergeOne(std::vector<RankFinding> of_ranks,
                  const std::vector<double>& slacks,
                  const RankComparison& comparison) {
@@ -55,8 +55,8 @@ Finding MergeOne(std::vector<RankFinding> of_ranks,
   Gain gain;
   if (shown->finding->gain_kind != GainKind::kNone) {
     if (comparison.why_not.empty()) {
-      // If most ranks have the finding, the others may be just below the
-      // threshold.
+      // If most ranks have the finding, the others may have it just below the
+      // threshold, so the threshold counts as their gain.
       const JointGain joint =
           CombineGains(of_ranks, slacks, few ? 0 : reportable_ms);
       if (joint.last != nullptr) shown = joint.last;
@@ -78,7 +78,7 @@ Finding MergeOne(std::vector<RankFinding> of_ranks,
                 std::to_string(ranks) + " ranks (" + RankList(of_ranks) + ").";
   if (merged.gain_kind == GainKind::kNone) return merged;
   merged.gain = gain;
-  // The run would not get faster: other ranks set its pace.
+  // The run would not get faster, because other ranks set its pace.
   if (few && gain.expected_ms < reportable_ms) Withdraw(merged);
   if (merged.speedup > 0 && gain.expected_ms < comparison.step_ms) {
     merged.speedup =
@@ -126,14 +126,15 @@ void MergeFindings(const Ranks& ranks, const std::vector<double>& slacks,
   }
 }
 
-// Means over the ranks. The run has only the steps that all ranks have.
+// Sets the times of the run to the means over the ranks. The run has only the
+// steps that all ranks have.
 void MergeTimes(const Ranks& ranks, Report& run) {
   const double share = 1.0 / static_cast<double>(ranks.size());
   std::vector<double> medians;
   run.steps = ranks[0].report.steps;
   run.steps.mean_ms = run.steps.cov = run.steps.unprofiled_ms = 0;
   run.steps.smallest_gain_ms = 0;
-  bool is_known = false;  // what recording costs, of some rank
+  bool is_known = false;  // the recording cost of at least one rank is known
   double unprofiled_ms = 0;
   for (const RankDigest& rank : ranks) {
     const Report& report = rank.report;
@@ -180,8 +181,8 @@ void MergeTimes(const Ranks& ranks, Report& run) {
   MergePlaces(ranks, run);
 }
 
-// The steps that all ranks have. A step counts as steady only if it is steady
-// on all of them.
+// Merges the steps that all ranks have. A step counts as steady only if it is
+// steady on all of them.
 void MergeSteps(const Ranks& ranks, Report& run) {
   const double share = 1.0 / static_cast<double>(ranks.size());
   std::map<int64_t, StepTimes> steps;
@@ -211,7 +212,7 @@ void MergeSteps(const Ranks& ranks, Report& run) {
   }
 }
 
-// One loss per name: counts add up, the worst severity stays.
+// Merges losses of the same name: counts add up, and the worst severity stays.
 void MergeLosses(const Ranks& ranks, Report& run) {
   std::map<std::string, size_t> known;
   for (const RankDigest& rank : ranks) {
@@ -230,9 +231,9 @@ void MergeLosses(const Ranks& ranks, Report& run) {
   }
 }
 
-// The plan of the run is that of the rank that is slowest after its own plan:
-// it sets the pace. Its slack is subtracted, because it no longer waits for
-// others.
+// The plan of the run is the plan of the rank that is slowest after following
+// its own plan, because that rank sets the pace. Its slack is subtracted from
+// its step, because it no longer waits for others.
 void MergePlans(const Ranks& ranks, const std::vector<double>& slacks,
                 Report& run) {
   const RankDigest* slowest = nullptr;

@@ -27,8 +27,8 @@ double MeanLog(std::span<const double> ratios) {
   return sum / static_cast<double>(ratios.size());
 }
 
-// True if the edit replaces ops by ones that do the same. Such an edit of a run
-// with a GPU also scales or removes kernels, for which no outcomes are known.
+// True if the edit replaces ops by equivalent ones. On a run with a GPU such an
+// edit also scales or removes kernels, and no outcomes are known for that.
 bool ReplacesOps(const Edit& edit) {
   return edit.fused_update >= 0 ||
          std::ranges::any_of(edit.cuts, [](const HostCut& cut) {
@@ -50,15 +50,16 @@ Edit WithoutKnown(Edit edit) {
 
 }  // namespace
 
-// Left out are pairs whose measurement does not tell the change from none, and
-// those of which only the error is on record, not the prediction. Sources:
-// samples/resnet/RESULTS.md ("Single changes" at 32 x 32 and 64 x 64, "Rungs",
-// "Climbs" at 32 x 32 and with bad habits, "Sweep"); of workers the
-// last is the public pair resnet50_v100_workers0/4 (tests/advice/TRACES.md).
-// Ops of a CPU-only run replaced by one that does the same: attention_by_hand,
-// gru_by_hand, tabular_adam_loop and foreach_adamw of the half of
-// tests/advice/programs that may be used for it; the last pair of a larger
-// batch is its accumulation_tiny.
+// Two sorts of pairs are left out: those in which the measured change is not
+// significant, and those for which only the error is on record, not the
+// prediction. Sources: samples/resnet/RESULTS.md ("Single changes" at 32 x 32
+// and 64 x 64, "Rungs", "Climbs" at 32 x 32 and with bad habits, "Sweep"). The
+// last pair of kWorkers is the public pair resnet50_v100_workers0/4
+// (tests/advice/TRACES.md). The pairs of kReplaced, ops of a CPU-only run
+// replaced by equivalent ones, are attention_by_hand, gru_by_hand,
+// tabular_adam_loop and foreach_adamw from the half of tests/advice/programs
+// that may be used for this. The last pair of kBatch is accumulation_tiny from
+// the same half.
 std::span<const std::vector<double>> KnownPairs() {
   static const std::array<std::vector<double>, kKinds> pairs = {{
       {1.01, 0.98, 0.90, 0.69, 0.92},              // kWorkers
@@ -86,7 +87,7 @@ Outcomes PredictPair(std::span<const std::vector<double>> kinds, size_t which) {
                       std::sqrt(squares / static_cast<double>(degrees)) *
                       std::sqrt(1 + 1 / count);
   const double mean = MeanLog(kinds[which]);
-  // It always contains 1: the prediction may hold exactly.
+  // The interval always contains 1, because the prediction may hold exactly.
   return {.low = std::min(1.0, std::exp(mean - half)),
           .high = std::max(1.0, std::exp(mean + half)),
           .pairs = kinds[which].size()};

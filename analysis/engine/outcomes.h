@@ -1,5 +1,5 @@
-// Outcomes: the measured gains of changes, compared with the predicted ones.
-// The likely range of a predicted gain follows from them, not from the model.
+// Outcomes: the measured gains of changes, compared with the predicted gains.
+// They determine the likely range of a predicted gain; the model does not.
 #pragma once
 
 #include <cstddef>
@@ -10,30 +10,32 @@
 
 namespace stepscope {
 
-// ln(measured step ratio) / ln(predicted one), of runs before and after a
-// change of the same kind. For small changes that is measured gain / predicted
-// gain; and no outcome, however large, makes a step shorter than nothing.
+// An outcome is ln(measured step ratio) / ln(predicted step ratio), for a pair
+// of runs before and after a change. The step ratio is the step after the
+// change / the step before. For small changes an outcome is about measured gain
+// / predicted gain. However large it is, it never gives a step below 0.
 struct Outcomes {
-  double low = 1, high = 1;  // hold 90 % of further pairs, and 1
-  size_t pairs = 0;          // 0: too few to tell
+  // The range of the outcomes of 90 % of further pairs. It contains 1.
+  double low = 1, high = 1;
+  size_t pairs = 0;  // known pairs; 0: too few for a range
 };
 
-// The gain, in the unit of `step`, for such an outcome of `predicted`. Both may
-// be losses. REQUIRES: predicted < step.
+// Returns the gain, in the unit of `step`, if the gain `predicted` has this
+// outcome. Both gains may be losses. REQUIRES: predicted < step.
 double GainFor(double outcome, double predicted, double step);
 
-// The outcomes of all kinds of change that `edit` makes, taken together: the
-// widest interval, and the smallest number of pairs.
+// Returns the outcomes of all kinds of change that `edit` makes, taken
+// together: the widest interval, and the smallest number of pairs.
 Outcomes OutcomesOf(const Edit& edit);
 
-// The known pairs, a list per kind of change.
+// The outcomes of all known pairs, one list per kind of change.
 std::span<const std::vector<double>> KnownPairs();
 
-// Returns the prediction interval for one further pair of `kinds[which]`, which
-// must have two pairs or more: the logarithms are normally distributed, around
-// the mean of the kind and with the same standard deviation for all kinds. So a
-// kind of which three pairs are known, which happen to be close to each other,
-// has no narrow interval.
+// Returns the prediction interval for one further pair of `kinds[which]`. The
+// logarithms of the outcomes are taken to be normally distributed around the
+// mean of their kind, with the same standard deviation for all kinds. So the
+// interval of a kind is not narrow only because its few known pairs happen to
+// be close to each other. REQUIRES: `kinds[which]` has at least two pairs.
 Outcomes PredictPair(std::span<const std::vector<double>> kinds, size_t which);
 
 }  // namespace stepscope

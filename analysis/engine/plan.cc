@@ -19,23 +19,23 @@
 namespace stepscope {
 namespace {
 
-// A plan within 5 % of the best step is long enough: more changes are more
-// work.
+// A plan whose step is within 5 % of the best one is long enough, because more
+// changes are more work.
 constexpr double kCloseToBest = 1.05;
 constexpr size_t kBounds = 3;
 
-// A change must shorten the step by 1 % to be added, as a finding must to be
-// more than a note.
+// A change must shorten the step by at least 1 % to be added. A finding must
+// gain as much to be more than a note.
 constexpr double kWorthAdding = 0.99;
-// What is a note by itself must gain what a finding of severity medium does,
-// and more than noise: it is news only if it matters.
+// A finding that is only a note by itself must gain 3 % of the step after the
+// other changes (as for severity medium), and more than noise.
 constexpr double kWorthRaising = 0.03;
 
 bool IsSmall(const SizedFinding& sized) {
   return sized.finding.severity == FindingSeverity::kNote;
 }
 
-// One change of a plan, in one of the ways that its finding proposes.
+// One change of a plan, in one of the variants that its finding proposes.
 struct PlannedChange {
   const SizedFinding* found = nullptr;
   const Edit* variant = nullptr;  // one of found->edits
@@ -54,15 +54,15 @@ Edit AllOf(const PlannedChanges& changes) {
   return AllOf(changes, changes.size());
 }
 
-// Picks greedily: in each round the change that shortens the replayed step most
-// on top of those picked before. While the host is late a faster kernel gains
-// nothing, and the other way round, so findings too small to report are tried,
-// too. Such a note joins only if it then gains 3 % of the step, and more than
-// noise.
+// Picks changes greedily: in each round, the change that shortens the replayed
+// step most on top of those picked before. A change may gain only after others:
+// while the host is late, a faster kernel gains nothing, and the other way
+// round. So findings too small to report are tried, too. Such a note joins only
+// if it then gains at least 3 % of the step, and more than noise.
 //
-// Of the variants of a change, the plan takes the one that the finding prints.
-// Another one must make the step 1 % shorter, as it may after other changes:
-// one loader worker is enough for the step as it is, and not for a faster one.
+// The plan takes the variant of a change that the finding prints, unless
+// another one makes the step 1 % shorter. That happens after other changes: one
+// loader worker may be enough for the recorded step, but not for a shorter one.
 //
 // Findings without edits or without a predicted gain, those that only ask for a
 // fact, and notes that are hints are ignored. REQUIRES: replay is valid.
@@ -75,7 +75,7 @@ class PlanSearch {
         noise_ns_(MinReportableGainMs(context) * 1e6),
         step_ns_(step_ns) {
     for (const SizedFinding& candidate : found) {
-      // A small gain of a change that may have another cause is none.
+      // A small gain does not count if the rule is not even sure of its cause.
       const bool is_doubtful =
           IsSmall(candidate) &&
           candidate.finding.confidence == Confidence::kHint;
@@ -89,7 +89,8 @@ class PlanSearch {
   // The shortest list that comes close to the best step found; empty if no
   // change helps. It points into `found`.
   PlannedChanges Run() {
-    // One replay for each open variant a round; all subsets would need 2^n.
+    // Replays each open variant once per round. Trying all subsets of the n
+    // changes would need 2^n replays.
     while (AddBest()) {
     }
     if (changes_.empty()) return {};
@@ -112,9 +113,10 @@ class PlanSearch {
                : step_ns_ * kWorthAdding;
   }
 
-  // The first variant of `found` whose step is hardly longer than that of the
-  // best one, with `before` and `after` it. Those without a name cannot be told
-  // from the printed one.
+  // Returns the first variant of `found` whose step is at most 1 % longer than
+  // with the best variant, and that step. Replays each variant combined with
+  // `before` and `after`, the other changes. Skips further variants without a
+  // name, because a reader could not distinguish them from the printed one.
   std::pair<const Edit*, double> BestVariant(const SizedFinding& found,
                                              const Edit& before,
                                              const Edit& after) const {
@@ -150,7 +152,7 @@ class PlanSearch {
     return true;
   }
 
-  // Chooses again among the variants of each change, with the others made.
+  // Chooses again among the variants of each change, given the other changes.
   void ChooseVariants() {
     bool chosen = false;
     for (size_t i = 0; i < changes_.size(); ++i) {
@@ -174,10 +176,11 @@ class PlanSearch {
   double step_ns_;  // with changes_
 };
 
-// A plan that is faster by a tenth relies on batches that come faster.
+// If the step becomes shorter than this share, the plan relies on batches that
+// arrive faster than recorded.
 constexpr double kReliesOnLoader = 0.9;
 
-// What the predicted step takes for granted; empty if nothing worth saying.
+// What the predicted step assumes; empty if that is not worth saying.
 std::string Assumption(const AnalysisContext& context, const Plan& plan,
                        const Edit& all) {
   const Replay& replay = context.replay;
@@ -192,8 +195,8 @@ std::string Assumption(const AnalysisContext& context, const Plan& plan,
          "; how fast they can be was not recorded";
 }
 
-// What the changes are, in their order. `all`: what they are together, which is
-// less where two of them set the same.
+// Returns the words for the changes, in the order of the changes. `all` has the
+// words for the changes combined: fewer, if two changes set the same field.
 std::vector<std::string> InOrder(const PlannedChanges& changes,
                                  const std::vector<std::string>& all) {
   std::vector<std::string> order;
@@ -249,10 +252,10 @@ Plan MakePlan(const AnalysisContext& context,
   }
   plan.changes = InOrder(changes, ChangesInWords(all));
   plan.settings = SettingsOf(all, BatchSize(context.trace));
-  // Of all changes at once: single gains do not add up.
+  // Predicts all changes at once, because single gains do not add up.
   Gain gain = PredictGain(context, all);
   if (changes.size() == 1 && changes[0].variant == &changes[0].printed()) {
-    // What the rule saw limits the gain of its change alone.
+    // The rule's bound limits the gain only if its change is the only one.
     gain.high_ms = std::max(
         gain.expected_ms,
         std::min(gain.high_ms, changes[0].found->finding.gain.high_ms));
@@ -263,8 +266,8 @@ Plan MakePlan(const AnalysisContext& context,
   plan.high_ms = plan.step_before_ms - gain.low_ms;
   plan.pairs = gain.pairs;
   plan.assumption = Assumption(context, plan, all);
-  // On the way to what is predicted for all changes: that takes into account
-  // how predictions turned out before, and single replays do not.
+  // Each replayed step is scaled so that the last one is step_after_ms. (That
+  // is not the plain result of replay if known outcomes correct it.)
   const double replayed = before - replay.StepNs(all);
   for (size_t i = 0; i < changes.size(); ++i) {
     const double part =
@@ -279,7 +282,7 @@ Plan MakePlan(const AnalysisContext& context,
 }
 
 void RaisePlanned(const Plan& plan, std::vector<SizedFinding>& found) {
-  // The first change gains by itself, so it is no note.
+  // The first change gains by itself, so it is never a note.
   for (size_t i = 1; i < plan.ids.size(); ++i) {
     const auto one = std::ranges::find_if(found, [&](const SizedFinding& f) {
       return f.finding.id == plan.ids[i] && IsSmall(f);
@@ -289,9 +292,10 @@ void RaisePlanned(const Plan& plan, std::vector<SizedFinding>& found) {
     one->finding.evidence +=
         " After " + ListedWithAnd({plan.ids.begin(), plan.ids.begin() + i}) +
         " it gains " + Milliseconds(gain_ms) + ".";
-    // Advice now, but no more severe: by itself it still gains too little.
+    // Makes the note advice, but with the same severity, because its own gain
+    // is still too small.
     one->finding.status = FindingStatus::kWarning;
-    // Behind the findings: their order is by what each gains by itself.
+    // Moves it behind the findings, which are sorted by their own gains.
     const auto behind =
         std::find_if(found.begin(), one, [](const SizedFinding& f) {
           return RankGroup(f.finding) > 0 && !IsAdvice(f.finding);
@@ -300,9 +304,9 @@ void RaisePlanned(const Plan& plan, std::vector<SizedFinding>& found) {
   }
 }
 
-// A bound cannot be combined with a prediction, so bounds stand in the plan on
-// their own, ordered by gain. So do predictions that nothing replayed together:
-// those of several ranks.
+// A bound cannot be combined with a prediction, so bounds are separate entries
+// of the plan, ordered by gain. So are predictions that were not replayed
+// together, as in the report of several ranks.
 void OrderPlan(Report& report) {
   Plan& plan = report.plan;
   plan.at_most.clear();

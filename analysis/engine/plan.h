@@ -18,14 +18,14 @@ namespace stepscope {
 // variant of a change than the finding prints, the finding's evidence says so.
 Plan MakePlan(const AnalysisContext& context, std::vector<SizedFinding>& found);
 
-// A note in the plan becomes advice: status kWarning, listed behind the findings
-// that gain by themselves, and its evidence says what it gains after the changes
-// before it.
+// A note in the plan becomes advice: status kWarning, listed behind the
+// findings that gain by themselves, and its evidence says what it gains after
+// the changes before it.
 void RaisePlanned(const Plan& plan, std::vector<SizedFinding>& found);
 
-// Fills plan.at_most and plan.order of a report whose findings are ranked. An
-// upper bound of medium severity or more is no reason to leave a change out:
-// replay may not know the change, yet it may be the first to make.
+// Fills plan.at_most and plan.order of a report whose findings are ranked.
+// Findings with only an upper bound join from severity medium on: replay cannot
+// model such a change, but it may still be the first one to make.
 void OrderPlan(Report& report);
 
 }  // namespace stepscope

@@ -1,5 +1,5 @@
-// Analyze() after its first step: from an AnalysisContext to a Report.
-// Compare(), WhatIf and DigestRank() start here, too.
+// The main part of Analyze(): from an AnalysisContext to a Report. Compare(),
+// WhatIf and DigestRank() use it, too.
 #pragma once
 
 #include <stepscope/report.h>
@@ -14,7 +14,7 @@
 
 namespace stepscope {
 
-// No report lists more ops.
+// The maximum number of ops in a report.
 inline constexpr size_t kTopOps = 50;
 
 // The alternatives that each finding proposes, the best one first.

@@ -15,15 +15,15 @@
 namespace stepscope {
 namespace {
 
-// The parameters of replay that the recording does not determine, at their
-// unfavourable and favourable ends. The efficiency is that of doubling the
-// threads.
+// Unfavourable and favourable values of the replay parameters that the
+// recording does not determine. First, the efficiency of doubling the threads.
 constexpr double kPoorEfficiency = 0.7, kGoodEfficiency = 0.95;
-// How far replay may be off where no pair of runs is known (engine/outcomes.h),
-// judged by the tests' simulator: a share of the gain.
+// How far replay may be off, as a share of the gain, if no pair of runs is
+// known (engine/outcomes.h). Judged with the tests' simulator.
 constexpr double kModelError = 0.1;
-// A single steady step may be up to a fifth longer than the usual one without
-// anything showing it: steps.cc calls a step slow from there on.
+// If there is only one steady step, nothing shows that it is longer than usual,
+// as long as it is less than a fifth longer: steps.cc calls a step slow only
+// from there on.
 constexpr double kLoneStepError = 0.2;
 // The share of the step that another memory format may save or cost on a CPU.
 constexpr double kLayoutError = 0.1;
@@ -48,8 +48,8 @@ void ApplyWording(const Wording& wording, Finding& finding) {
   if (wording.confidence) finding.confidence = *wording.confidence;
 }
 
-// A bound is a mean over the recorded steps. The mean of another run may be
-// higher, so half the width of its 95 % interval is added.
+// A bound is a mean over the recorded steps, and the mean of another run may be
+// higher. So half the width of the mean's 95 % interval is added.
 double WithNoise(const AnalysisContext& context, double bound_ns) {
   const int64_t steps = context.stats.steady;
   if (steps < 2) return bound_ns;
@@ -71,9 +71,9 @@ void ClaimNothing(Finding& finding) {
   finding.speedup = 0;
 }
 
-// True if `edit` leaves a part of what it changes, of a size that the rule
-// assumes. Its bound then rests on the same assumption, which may be off in
-// both directions.
+// True if `edit` only shortens what it changes, to a length that the rule
+// assumes. The rule's bound then rests on the same assumption, which may be off
+// in both directions, so it must not limit the range.
 bool LeavesAssumedRest(const Edit& edit) {
   const auto stays = [](const ActivityScale& scale) {
     return scale.factor > 0;
@@ -84,15 +84,15 @@ bool LeavesAssumedRest(const Edit& edit) {
          std::ranges::any_of(edit.cuts, keeps);
 }
 
-// `most_ms`: no more of the prediction is claimed. `bound_ms`: where the range
-// ends at the latest, because the rule saw no more time that the change can
-// save; 0 if the rule does not know.
+// Sets the gain of `finding` to the predicted gain of `edit`. At most `most_ms`
+// of it is claimed. The range ends at `bound_ms` at the latest, because the
+// rule saw no more time that the change can save; 0 if the rule does not know.
 void ClaimPrediction(const AnalysisContext& context, const Edit& edit,
                      const std::optional<Edit>& best_case, double most_ms,
                      double bound_ms, Finding& finding) {
   Gain gain = PredictGain(context, edit);
   if (gain.expected_ms <= 0) return;
-  // The share that is claimed is as uncertain as the whole.
+  // The claimed share of the gain is as uncertain as the whole.
   gain.low_ms *= std::min(1.0, most_ms / gain.expected_ms);
   gain.expected_ms = std::min(gain.expected_ms, most_ms);
   gain.high_ms = std::min(gain.high_ms, most_ms);
@@ -107,7 +107,7 @@ void ClaimPrediction(const AnalysisContext& context, const Edit& edit,
     finding.gain.high_ms = std::max(finding.gain.expected_ms,
                                     std::min(finding.gain.high_ms, bound_ms));
   }
-  // A hint may be wrong altogether.
+  // A hint may be completely wrong.
   if (finding.confidence == Confidence::kHint) finding.gain.low_ms = 0;
   const double step_ms = context.gain_step_ms();
   if (gain.expected_ms < step_ms) {
@@ -148,7 +148,7 @@ void ClimbLadder(const Replay& replay, double worth,
   std::ranges::reverse(alternatives);
 }
 
-// In ns per step; 0 if none gains anything.
+// The gain of the best trial in ns per step; 0 if none gains anything.
 double BestTrialNs(const AnalysisContext& context,
                    const std::vector<Edit>& trials) {
   double best = 0;
@@ -185,9 +185,9 @@ SizedFinding Propose(Found& found) {
   return sized;
 }
 
-// `gain_ms` if it is off by the share `error`, for the better or the worse. As
-// outcomes are, the error is one of the logarithm of the step: some of the step
-// is always left.
+// Return `gain_ms` if the prediction is off by the share `error`, for the
+// better or the worse. As with outcomes, the error applies to the logarithm of
+// the step ratio, so the step always stays above 0.
 double Better(double gain_ms, double error, double step_ms) {
   return GainFor(gain_ms > 0 ? 1 + error : 1 - error, gain_ms, step_ms);
 }
@@ -195,14 +195,15 @@ double Worse(double gain_ms, double error, double step_ms) {
   return GainFor(gain_ms > 0 ? 1 - error : 1 + error, gain_ms, step_ms);
 }
 
-// The range of `gain` by what the recording does not tell replay.
+// Sets the range of `gain` from the parameters that the recording does not
+// determine.
 void SpreadByModel(const AnalysisContext& context, const Edit& edit, double now,
                    Gain& gain) {
   const Replay& replay = context.replay;
   const auto gain_ms = [&](const ReplayParameters& parameters) {
     return (now - replay.StepNs(edit, parameters)) * 1e-6;
   };
-  // The edit does not depend on the parameters that are varied below.
+  // True if the edit does not depend on the parameters that are varied below.
   const bool certain =
       replay.device() != nullptr && edit.scales.empty() && edit.workers < 0;
   const double poor = certain ? gain.expected_ms : gain_ms(kPoor);
@@ -229,7 +230,8 @@ Gain PredictDifference(const AnalysisContext& context, const Edit& edit) {
     gain.low_ms = GainFor(known.low, gain.expected_ms, step_ms);
     gain.high_ms = GainFor(known.high, gain.expected_ms, step_ms);
     if (gain.low_ms > gain.high_ms) std::swap(gain.low_ms, gain.high_ms);
-    // The outcomes are of other machines.
+    // The known outcomes are from other machines, so they do not cover a rate
+    // that is only assumed for this one.
     if (std::ranges::any_of(edit.scales, &ActivityScale::assumed)) {
       gain.low_ms =
           std::min(gain.low_ms, (now - replay.StepNs(edit, kPoor)) * 1e-6);
@@ -271,7 +273,8 @@ std::optional<SizedFinding> Size(const AnalysisContext& context, Found found) {
   const Replay& replay = context.replay;
   const double most_ms =
       found.choice == Choice::kWithinBound ? found.bound_ns * 1e-6 : 1e300;
-  // Rules with a baseline of their own know how far their bound may be off.
+  // Not for rules with their own baseline: they know how far their bound may be
+  // off.
   if (found.baseline_ms == 0) {
     found.bound_ns = WithNoise(context, found.bound_ns);
   }
@@ -280,8 +283,8 @@ std::optional<SizedFinding> Size(const AnalysisContext& context, Found found) {
     if (replay.check().valid && !found.trials.empty()) {
       const double best_ns = BestTrialNs(context, found.trials);
       no_trial_gains = best_ns < MinReportableGainMs(context) * 1e6;
-      // A bound counts the GPU's time; where the host limits the step, what the
-      // change takes from the host may be more.
+      // A bound counts the GPU's time. If the host limits the step, the change
+      // may save more on the host than that.
       if (context.has_gpu) found.bound_ns = std::max(found.bound_ns, best_ns);
     }
     Wording if_small = std::move(found.if_small);
@@ -298,9 +301,9 @@ std::optional<SizedFinding> Size(const AnalysisContext& context, Found found) {
   }
   const Wording proposed = std::move(found.alternatives.front().wording);
   SizedFinding sized = Propose(found);
-  // Replay already accounts for what the collectives would still hold up.
+  // Replay already accounts for the time that collectives would still take.
   sized.finding.collectives_frac = 0;
-  // A single step may have been a short one, and shows no noise.
+  // A single step may have been shorter than usual, and it shows no noise.
   const double lone = context.stats.steady < 2 ? 1 + kLoneStepError : 1;
   ClaimPrediction(context, sized.edits.front(), found.best_case, most_ms,
                   lone * found.bound_ns * 1e-6, sized.finding);

@@ -29,16 +29,17 @@ struct SizedFinding {
   bool beyond_noise = false;
   FindingSeverity at_most = FindingSeverity::kCritical;
   bool asks = false;
-  // The finding after whose change it gains this; "": its gain stands alone.
+  // The gain counts after the change of this finding; "": counts by itself.
   std::string after = {};
 };
 
-// Chooses among the alternatives of `found`, fills in the gain and the words
-// that go with it, as the fields of Found say. Nothing if the change is not
-// worth proposing: no rung of a ladder holds.
+// Chooses among the alternatives of `found`, and fills in the gain and the
+// wording that goes with it, as the members of Found describe. nullopt if the
+// change is not worth proposing, because not even the first alternative of a
+// ladder is.
 std::optional<SizedFinding> Size(const AnalysisContext& context, Found found);
 
-// The same where nothing can be replayed.
+// The same for a finding that cannot be replayed: its gain is only a bound.
 SizedFinding SizeByBound(Found found);
 
 }  // namespace stepscope

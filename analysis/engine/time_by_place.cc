@@ -17,9 +17,10 @@
 namespace stepscope {
 namespace {
 
-// By op: its place, from `own` (kNone: it has none of its own). Autograd nodes
-// have the place of their forward op; what has no place has that of the op
-// around it. Ops of a node have the node's, unless `own_in_backward`.
+// Returns the place of each op. `own` has the places that ops have of their own
+// (kNone: it has none). An autograd node gets the place of its forward op, and
+// an op without a place that of the op around it. Ops inside a node get the
+// place of the node even if they have their own, unless `own_in_backward`.
 std::vector<RowId> PlacesOf(const AnalysisContext& m, std::vector<RowId> own,
                             bool own_in_backward) {
   const std::span<const Op> ops = m.trace.ops();
@@ -105,7 +106,8 @@ Modules FindModules(const Trace& trace) {
 
 using PlaceIndex = std::map<NameId, size_t>;
 
-// Where the place of that name is in `places`; added if it is new.
+// Returns the index of the place with that name in `places`; adds it if it is
+// new.
 size_t PlaceAt(const Trace& trace, NameId name, NameId class_name,
                PlaceIndex& index, std::vector<PlaceTime>& places) {
   const auto [at, is_new] = index.try_emplace(name, places.size());
@@ -116,8 +118,9 @@ size_t PlaceAt(const Trace& trace, NameId name, NameId class_name,
   return at->second;
 }
 
-// Kernels of CUDA graphs. No module runs in a replay, so only the path says
-// which are around the one that was captured.
+// Adds the time of kernels in CUDA graphs to their modules. No module runs when
+// a graph is replayed, so the outer modules are found by the path of the
+// captured one.
 void AddCapturedModules(const AnalysisContext& m, PlaceIndex& index,
                         std::vector<PlaceTime>& places) {
   std::map<NameId, int64_t> gpu_ns;
@@ -159,8 +162,8 @@ OpTimes TimesOf(const AnalysisContext& m) {
     if (!times.counts[row]) continue;
     times.host_ns[row] += op.end_ns - op.begin_ns;
     if (op.parent == kNone) continue;
-    // A child that outlasts its parent, as in rounded files, takes only what
-    // lies inside.
+    // If a child ends after its parent, which happens in files with rounded
+    // times, only the part inside the parent is subtracted.
     times.host_ns[op.parent] -= std::max<int64_t>(
         0, std::min(op.end_ns, ops[op.parent].end_ns) - op.begin_ns);
   }
@@ -185,7 +188,7 @@ std::vector<TopOp> OpsByTime(const AnalysisContext& m, const OpTimes& times) {
   struct Sum {
     int64_t self_ns = 0, total_ns = 0, gpu_ns = 0, calls = 0;
   };
-  // Threads that do the training; the others' ops have rows of their own.
+  // Threads that do the training. Ops of other threads get separate rows.
   std::vector<bool> trains(trace.threads().size(), m.steps.thread == kNone);
   if (m.steps.thread != kNone) trains[m.steps.thread] = true;
   for (RowId thread : AutogradThreads(trace, m.steps.thread)) {
@@ -200,8 +203,8 @@ std::vector<TopOp> OpsByTime(const AnalysisContext& m, const OpTimes& times) {
     sum.self_ns += times.host_ns[row];
     sum.gpu_ns += times.gpu_ns[row] - times.known_op_ns[row];
     ++sum.calls;
-    // A total counts nested calls of one name once: the outer call contains
-    // them.
+    // A total counts nested calls of the same name once, because the outer call
+    // contains them.
     if (op.parent == kNone || ops[op.parent].name != op.name) {
       sum.total_ns += op.end_ns - op.begin_ns;
     }

@@ -13,17 +13,17 @@
 
 namespace stepscope {
 
-// No report lists more modules or source lines.
+// The maximum number of modules, and of source lines, in a report.
 inline constexpr size_t kPlacesListed = 50;
 
-// By op, in ns: the time outside the ops in it, on the host and of the device
-// work that it launches itself. 0 outside the steady steps; without steps all
-// ops count.
+// Self times by row of ops(), in ns: host time without child ops, and the time
+// of the device work that the op launches itself. 0 outside the steady steps;
+// without steps all ops count.
 struct OpTimes {
   std::vector<int64_t> host_ns;
   std::vector<int64_t> gpu_ns;
-  // The parts of gpu_ns that are kernels of CUDA graphs, where the capture says
-  // their operator, or their module (ops/captured_place.h).
+  // The parts of gpu_ns that are kernels of CUDA graphs whose captured operator
+  // (or module) is known (ops/captured_place.h).
   std::vector<int64_t> known_op_ns;
   std::vector<int64_t> known_module_ns;
   std::vector<bool> counts;
@@ -31,8 +31,8 @@ struct OpTimes {
 OpTimes TimesOf(const AnalysisContext& context);
 
 // The times of each operator per steady step, in the order of SortOps. Without
-// steps: totals over the whole Trace. `times` is that of the context, here and
-// below.
+// steps: totals over the whole Trace. Here and below, `times` must be
+// TimesOf(context).
 std::vector<TopOp> OpsByTime(const AnalysisContext& context,
                              const OpTimes& times);
 
@@ -47,11 +47,11 @@ std::vector<PlaceTime> TimeByModule(const AnalysisContext& context,
                                     const OpTimes& times,
                                     size_t most = kPlacesListed);
 
-// The same by the line of the program that called, from stacks.
+// The same by source line of the program, from the stacks of the operators.
 std::vector<PlaceTime> TimeByLine(const AnalysisContext& context,
                                   const OpTimes& times);
 
-// The means over the ranks' reports.
+// Sets modules and lines of `run` to the means over the ranks' reports.
 void MergePlaces(const std::vector<RankDigest>& ranks, Report& run);
 
 }  // namespace stepscope

@@ -31,7 +31,7 @@ bool CanReplay(const CpuProgram& program, const Edit& edit) {
   const auto tagged = [&](WorkTag tag) {
     return Has(program, [=](const Work& work) { return work.tag == tag; });
   };
-  // With workers, only the wait for their batches was recorded, not the work.
+  // With workers, the wait for their batches was recorded, but not their work.
   if (edit.workers == 0 && program.workers != 0) return false;
   if (edit.workers > 0 && program.batch_cpu_ns <= 0) return false;
   if (edit.drop_zero_grad && !tagged(WorkTag::kZeroGrad)) return false;
@@ -48,8 +48,8 @@ bool CanReplay(const DeviceProgram& program, const Edit& edit) {
          (edit.workers > 0 && program.loads_in_process && program.batch_ns > 0);
 }
 
-// What the rules about `setting` call their change; empty for settings whose
-// findings name them themselves.
+// How the rules about `setting` name their change (Rule::change). Empty for
+// settings that findings list in Finding::settings.
 std::string_view ChangeOfSetting(const Setting& setting) {
   if (setting == Setting{"optimizer_step", std::string("fused")}) {
     return "fused optimizer step";
@@ -60,7 +60,7 @@ std::string_view ChangeOfSetting(const Setting& setting) {
   return "";
 }
 
-// Whether following `finding` makes exactly the change `setting`.
+// True if following `finding` makes exactly the change `setting`.
 bool Makes(const Finding& finding, const Setting& setting) {
   if (!finding.settings.empty()) {
     return finding.settings.size() == 1 && finding.settings[0] == setting;
@@ -71,7 +71,7 @@ bool Makes(const Finding& finding, const Setting& setting) {
 
 }  // namespace
 
-// The analysis of the recording, made once: each prediction is only a replay.
+// The analysis of the recording, made once. Each prediction is only a replay.
 struct WhatIf::Recording {
   explicit Recording(const Trace& trace) : context(trace) {
     if (context.steps.empty()) {
@@ -85,8 +85,8 @@ struct WhatIf::Recording {
     for (const Finding& finding : report.findings) {
       const auto known = edits.find(finding.id);
       if (known == edits.end() || known->second.empty()) continue;
-      // A bound is no prediction; asked for one, Predict() says that it has
-      // none.
+      // A bound is not a prediction, so Predict() returns nullopt for such a
+      // finding.
       if (finding.gain_kind == GainKind::kBound) continue;
       advised.emplace(finding.id, std::move(known->second.front()));
       if (std::ranges::count(report.findings, finding.id, &Finding::id) == 1) {
@@ -95,9 +95,10 @@ struct WhatIf::Recording {
     }
   }
 
-  // nullopt if replay cannot express `setting`. With a GPU, what the setting
-  // acts on may be known from the finding that advises it; Edit() if that one
-  // is among the `followed`.
+  // Returns the edit for `setting`; nullopt if replay cannot express it. With a
+  // GPU, it is the edit of the finding that advises the setting, because only
+  // that names the activities it changes. Edit() if that finding is among
+  // `followed`, so that its change is already made.
   std::optional<Edit> EditFor(const Setting& setting,
                               const std::vector<std::string>& followed) const {
     std::optional<Edit> edit = EditOf(context, setting);

@@ -1,5 +1,5 @@
-// Yield(): general advice (compile, a larger batch, fuse) counts only what the
-// changes of findings with a specific cause leave of it.
+// Yield(): the gain of general advice (compile, a larger batch, fuse) is only
+// what is left of it after the changes of findings with a specific cause.
 #pragma once
 
 #include <string>

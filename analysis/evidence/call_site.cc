@@ -9,11 +9,11 @@
 namespace stepscope {
 namespace {
 
-// As many as fit into one line of the report.
+// As many as fit into one line of a report.
 constexpr size_t kRangesShown = 2;
 constexpr size_t kOpsShown = 4;
 
-// The rows that `keep` accepts, by thread, in the order of the table.
+// Returns the rows that `keep` accepts, by thread, in the order of the table.
 template <typename Rows, typename Keep>
 std::vector<std::vector<Nesting::Row>> ByThread(const Trace& trace,
                                                 const Rows& rows, Keep keep) {
@@ -27,7 +27,8 @@ std::vector<std::vector<Nesting::Row>> ByThread(const Trace& trace,
   return by_thread;
 }
 
-// A loader range says what the thread waits for, not where in the program.
+// A loader range says what the thread waits for, not where it is in the
+// program.
 bool NamesAPlace(const Range& range) {
   return range.kind != RangeKind::kLoader;
 }
@@ -48,11 +49,13 @@ std::string WithoutCounter(std::string_view name) {
 
 }  // namespace
 
-// Rows nest, so one parent per row is enough to find all rows open at a moment.
+// Rows nest, so one parent per row is enough to find all rows open at some
+// moment.
 Nesting::Nesting(std::vector<std::vector<Row>> by_thread)
     : rows_(std::move(by_thread)), parents_(rows_.size()) {
   for (size_t thread = 0; thread < rows_.size(); ++thread) {
-    // The innermost row that is still open; its ancestors are its parents_.
+    // The innermost row still open. Following parents_ from it gives the outer
+    // ones.
     uint32_t open = kNone;
     for (uint32_t i = 0; i < rows_[thread].size(); ++i) {
       while (open != kNone && rows_[thread][open].span.end_ns <=
@@ -82,12 +85,12 @@ std::vector<RowId> Nesting::At(RowId thread, int64_t time_ns) const {
 CallSites::CallSites(const Trace& trace)
     : trace_(trace), ranges_(ByThread(trace, trace.ranges(), NamesAPlace)) {}
 
-// The program's ranges and the ops say where something happened where no source
-// line was recorded.
+// Without source lines, the program's ranges and the ops say where something
+// happened.
 std::string CallSites::Chain(RowId thread, int64_t time_ns, RowId op) const {
   std::vector<std::string> parts;  // innermost first
   for (size_t count = 0; op != kNone; op = trace_.ops()[op].parent) {
-    // Of a deep chain the three innermost ops and the outermost one are shown.
+    // Of a deep chain, keep the three innermost ops and the outermost one.
     if (++count < kOpsShown || trace_.ops()[op].parent == kNone) {
       parts.push_back(std::string(trace_.name(trace_.ops()[op].name)));
     }
@@ -104,7 +107,7 @@ std::string CallSites::Chain(RowId thread, int64_t time_ns, RowId op) const {
   return text;
 }
 
-// The innermost frame outside the framework is the line that the user wrote.
+// The innermost frame outside the framework is the user's line.
 std::string CallSites::Source(RowId thread, int64_t time_ns, RowId op) const {
   for (; op != kNone; op = trace_.ops()[op].parent) {
     const RowId stack = trace_.ops()[op].stack;
@@ -112,7 +115,7 @@ std::string CallSites::Source(RowId thread, int64_t time_ns, RowId op) const {
     std::string line = SourceLine(trace_, trace_.stacks()[stack].frames);
     if (!line.empty()) return line;
   }
-  // No op has a stack; Python frames may have been recorded as events instead.
+  // No op has a stack, but Python frames may have been recorded as events.
   if (trace_.python_frames().empty()) return "";
   if (!frames_) {
     frames_.emplace(ByThread(trace_, trace_.python_frames(),

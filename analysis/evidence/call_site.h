@@ -13,16 +13,16 @@
 
 namespace stepscope {
 
-// Finds the rows that are open at a moment, per thread, among nested rows.
+// Finds the rows of a thread that are open at some moment, among nested rows.
 class Nesting {
  public:
   struct Row {
     Span span;
     RowId row = kNone;
   };
-  // REQUIRES: the rows of each thread are sorted by begin, outer rows before
-  // inner ones. Rows that overlap without nesting are taken to end with the row
-  // that they began in.
+  // REQUIRES: the rows of each thread are sorted by start, outer rows before
+  // inner ones. A row that overlaps its outer row's end is taken to end with
+  // the outer row.
   Nesting(std::vector<std::vector<Row>> by_thread);
 
   // Returns the rows of `thread` that are open at `time_ns`, innermost first.
@@ -45,17 +45,17 @@ class CallSites {
   // names are removed, so that a place has the same chain in all steps.
   std::string Chain(RowId thread, int64_t time_ns, RowId op) const;
 
-  // Returns the line of the program that called, "train.py:31 in step"
-  // (source_line.h); "" if no stack was recorded.
+  // Returns the program's source line that made the call, such as "train.py:31
+  // in step" (source_line.h); "" if no stack was recorded.
   std::string Source(RowId thread, int64_t time_ns, RowId op) const;
 
-  // Returns Source(), or Chain() where that is empty.
+  // Returns Source(), or Chain() if Source() is empty.
   std::string Place(RowId thread, int64_t time_ns, RowId op) const;
 
  private:
   const Trace& trace_;
   Nesting ranges_;
-  // Built by the first call of Source(), because a recording may have millions
+  // Built when Source() is first called, because a recording may have millions
   // of frames.
   mutable std::optional<Nesting> frames_;
 };

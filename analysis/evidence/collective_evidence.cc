@@ -11,8 +11,9 @@
 namespace stepscope {
 namespace {
 
-// "autograd::engine::... > c10d::allreduce_": the op that issued the collective
-// and at most two ops around it; the kind of collective if no op was recorded.
+// Returns the op that issued the collective and at most two ops around it, such
+// as "autograd::engine::... > c10d::allreduce_"; the kind of collective if no
+// op was recorded.
 std::string WhereIssued(const AnalysisContext& m, const Collective& one) {
   std::string text;
   int names = 0;
@@ -26,7 +27,8 @@ std::string WhereIssued(const AnalysisContext& m, const Collective& one) {
 
 }  // namespace
 
-// Examples by exposed time: a collective that computing hides costs nothing.
+// Ranks examples by exposed time, because a collective hidden by computation
+// costs nothing.
 void Illustrate(const AnalysisContext& m,
                 const std::function<bool(const Collective&)>& wanted,
                 Finding& finding) {
@@ -65,6 +67,7 @@ double HidingBoundNs(const AnalysisContext& m, double exposed_ns,
     busy += static_cast<double>(usage.process_cpu_ns);
   }
   if (wall <= 0) return exposed_ns;
+  // Ranks on the same machine share its cores.
   const double cores = std::max(
       1.0, static_cast<double>(run.usable_cores) / std::max(1, run.local_ranks));
   const double idle_ns = std::max(0.0, 1 - busy / cores / wall) * m.step_ns();
@@ -82,8 +85,9 @@ Verdict AnswerWithoutCollectives(const AnalysisContext& m) {
   return Clean();
 }
 
-// FSDP, FSDP2 and DeepSpeed ZeRO 3 name their ranges and ops. Sequence
-// parallelism gathers and scatters activations, without such names.
+// Searches names, because FSDP, FSDP2 and DeepSpeed ZeRO 3 name their ranges
+// and ops. Sequence parallelism also gathers and scatters (activations, not
+// parameters), but without such names.
 bool ShardsParameters(const Trace& trace) {
   std::vector<bool> named(trace.name_count());
   for (NameId name = 0; name < trace.name_count(); ++name) {

@@ -1,5 +1,5 @@
-// What the findings of all rules about collectives have in common. Functions
-// without state: safe from any thread.
+// Functions that all rules about collectives share. They have no state, so any
+// thread may call them.
 #pragma once
 
 #include <functional>
@@ -10,22 +10,24 @@
 
 namespace stepscope {
 
-// Sets the finding's examples to the three `wanted` collectives with the
-// longest exposed time, and its place to the first of them.
+// Sets the finding's examples to the three collectives with the longest exposed
+// time among those that `wanted` accepts, and its place to that of the first.
 void Illustrate(const AnalysisContext& m,
                 const std::function<bool(const Collective&)>& wanted,
                 Finding& finding);
 
-// The most that hiding `exposed_ns` of collectives can gain, ns per step. On a
-// CPU the ranks' own cores move the data, so a step cannot become shorter than
-// the processor time it takes; the finding says so where that is less. Known for
-// ranks with one intra-op thread: more of them spin while they wait, and what
-// they spend on that is not work.
+// Returns the most that hiding `exposed_ns` of collectives can gain, in ns per
+// step. On a CPU the ranks' own cores move the data, so a step cannot become
+// shorter than its processor time. If that limits the gain, a sentence in the
+// finding's evidence says so. The limit is known only for ranks with one
+// intra-op thread: several threads spin while they wait, which counts as
+// processor time but is not work.
 double HidingBoundNs(const AnalysisContext& m, double exposed_ns,
                      Finding& finding);
 
-// The verdict of a rule about collectives on a trace without any: clean, or
-// skipped for a job of several ranks, whose collectives were not recorded.
+// Returns the verdict of a rule about collectives if the trace has none: clean,
+// or, for a job of several ranks, skipped, because its collectives were not
+// recorded.
 Verdict AnswerWithoutCollectives(const AnalysisContext& m);
 
 // True if names of FSDP, FSDP2 or DeepSpeed ZeRO 3 show that parameters are

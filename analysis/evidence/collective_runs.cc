@@ -14,8 +14,8 @@ namespace stepscope {
 namespace {
 
 // True if the collective belongs to an autograd node that computes with its
-// result, such as the statistics of a SyncBatchNorm. Such a result is needed at
-// once, so the collective cannot be merged with a later one.
+// result, such as the statistics of a SyncBatchNorm. The result is then needed
+// at once, so the collective cannot be merged with a later one.
 bool FeedsANode(const AnalysisContext& m, const Collective& one) {
   const RowId node = NodeAround(m.trace, one.op);
   return node != kNone &&
@@ -38,6 +38,8 @@ std::vector<std::vector<size_t>> RunsOf(const AnalysisContext& m) {
   std::vector<size_t> order;
   for (size_t i = 0; i < m.collectives.size(); ++i) {
     const Collective& one = m.collectives[i];
+    // Leave out collectives of known size: other rules judge these by their
+    // size.
     if (one.kernel != kNone && one.bytes < 0 && one.step != kNoStep &&
         std::ranges::binary_search(m.steps.steady, one.step) &&
         !FeedsANode(m, one)) {
@@ -49,7 +51,8 @@ std::vector<std::vector<size_t>> RunsOf(const AnalysisContext& m) {
   std::vector<std::vector<size_t>> runs;
   for (size_t i : order) {
     std::vector<size_t>& run = open[KeyOf(m, m.collectives[i])];
-    // The gradients of one pass do not depend on each other.
+    // Products between gradients do not end a run, because the gradients of one
+    // pass do not depend on each other.
     if (!run.empty() && !m.collectives[i].gradient) {
       const auto next = std::ranges::lower_bound(products, issued(run.back()));
       if (next != products.end() && *next < issued(i)) {
@@ -65,8 +68,8 @@ std::vector<std::vector<size_t>> RunsOf(const AnalysisContext& m) {
 
 }  // namespace
 
-// What one call instead of many saves: the launches, and all exposed times but
-// the longest.
+// One call in place of many saves the launches, and all exposed times but the
+// longest.
 CollectiveRuns FindRuns(const AnalysisContext& m, size_t many) {
   CollectiveRuns all;
   std::map<size_t, size_t> by_step;

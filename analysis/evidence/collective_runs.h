@@ -9,19 +9,21 @@
 
 namespace stepscope {
 
-// Collectives of unknown size that one call could replace: of one kind and
-// group, on one stream, and with no product launched between two of them, so
-// that none needs what another one gave.
+// Series ("runs") of collectives that one call could replace. Those of a run
+// have the same kind, group and stream, and their size is unknown. No matrix
+// product was launched between two of them, so none needs the result of an
+// earlier one.
 struct CollectiveRuns {
   double collectives = 0, runs = 0;  // per step
-  double bound_ns = 0;  // per step, without the longest of each run
-  size_t steps = 0;     // steady steps with enough that others could replace
+  double bound_ns = 0;               // most that can be saved per step
+  // Steady steps in which merging saves at least `many` collectives.
+  size_t steps = 0;
   CollectiveKind kind = CollectiveKind::kOther;
-  std::set<size_t> members = {};  // in AnalysisContext::collectives
+  std::set<size_t> members = {};  // indices, AnalysisContext::collectives
 };
 
-// Looks at the kernels of the steady steps. A step counts in `steps` if at
-// least `many` of its collectives follow another one of their run.
+// Searches the kernels of the steady steps. A step counts in `steps` if merging
+// its runs saves at least `many` collectives.
 CollectiveRuns FindRuns(const AnalysisContext& context, size_t many);
 
 }  // namespace stepscope

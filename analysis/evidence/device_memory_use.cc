@@ -10,8 +10,9 @@
 namespace stepscope {
 namespace {
 
-// The allocator's statistics, which live recordings sample. Per step, so a peak
-// between two samples is not seen; events show it where they were recorded.
+// Reads the allocator's statistics, which live recordings sample once per step.
+// A peak between two samples is missed; allocation events, if recorded, show
+// it.
 void FromSamples(const AnalysisContext& context, DeviceMemoryUse& use) {
   double first_reserved = -1;
   for (const DeviceSample& sample : context.trace.device_samples()) {
@@ -33,15 +34,15 @@ void FromSamples(const AnalysisContext& context, DeviceMemoryUse& use) {
   }
 }
 
-// Allocation events with totals, as profile_memory records them.
+// Reads allocation events with totals, as profile_memory records them.
 void FromEvents(const AnalysisContext& context, DeviceMemoryUse& use) {
   int64_t now = -1, first_reserved = -1;
   size_t step = 0;
   const int32_t device = MemoryDevice(context.trace, context.ledger->device);
   for (const Allocation& row : context.trace.allocations()) {
     if (row.device_type == 0 || row.device != device) continue;
-    // At the beginning of a step, parameters and optimizer state are in use,
-    // but no activations.
+    // At the start of a step, parameters and optimizer state are in use, but no
+    // activations.
     while (step < context.steps.windows.size() &&
            context.steps.windows[step].host.begin_ns <= row.time_ns) {
       if (now >= 0 && (use.held < 0 || now < use.held)) {
@@ -65,10 +66,10 @@ void FromEvents(const AnalysisContext& context, DeviceMemoryUse& use) {
   }
 }
 
-// Counts failed requests by their pattern: within one op, the allocator
-// releases memory to the driver and then allocates again only if a request
-// failed. Convolution ops do not count, because trying algorithms
-// (cudnn.benchmark) also empties the cache.
+// Counts failed requests by their pattern: within one op, the allocator frees
+// memory to the driver and then allocates again only after a request failed.
+// Convolution ops do not count, because trying out algorithms (cudnn.benchmark)
+// also empties the cache.
 void FromCalls(const AnalysisContext& context, DeviceMemoryUse& use) {
   if (use.retries > 0 || context.steps.empty()) return;
   const int64_t begin = context.steps.windows.front().host.begin_ns;

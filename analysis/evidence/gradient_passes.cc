@@ -8,17 +8,18 @@
 namespace stepscope {
 namespace {
 
-// 1 MiB: smaller collectives are limited by latency, not by bandwidth.
+// 1 MiB: latency rather than bandwidth limits smaller collectives.
 constexpr int64_t kBigBytes = 1 << 20;
 
-// Best bus bandwidth in bytes/s of collectives of at least `least_bytes`. Bus
-// bandwidth is comparable between kinds of collectives and numbers of ranks.
+// Returns the best bus bandwidth, in bytes/s, of collectives of at least
+// `least_bytes`. Bus bandwidth is comparable between kinds of collectives and
+// numbers of ranks.
 double BestOf(const std::vector<Collective>& collectives, int32_t world_size,
               int64_t least_bytes) {
   double best = 0;
   for (const Collective& one : collectives) {
-    // The recorded time includes waiting for other ranks; the best one waited
-    // least.
+    // The recorded time includes waiting for other ranks, so take the best: it
+    // waited least.
     const int32_t ranks = one.group_size > 0 ? one.group_size : world_size;
     if (one.bytes < least_bytes || one.moved.length() <= 0) continue;
     best = std::max(best, one.bytes * BusFactor(one.kind, ranks) /
@@ -27,8 +28,8 @@ double BestOf(const std::vector<Collective>& collectives, int32_t world_size,
   return best;
 }
 
-// Moments at which a forward pass runs: matrix products outside the backward
-// pass, and begins of DDP's forward. Sorted.
+// Returns, sorted, moments at which a forward pass runs: matrix products
+// outside the backward pass, and starts of DDP's forward.
 std::vector<int64_t> ForwardTimes(const Trace& trace, const OpTree& tree,
                                   RowId thread) {
   std::vector<int64_t> times;
@@ -49,7 +50,7 @@ std::vector<int64_t> ForwardTimes(const Trace& trace, const OpTree& tree,
   return times;
 }
 
-// Ends of the optimizer's updates, sorted. zero_grad is no update.
+// Returns the ends of the optimizer's updates, sorted, without zero_grad.
 std::vector<int64_t> OptimizerEnds(const Trace& trace) {
   std::vector<int64_t> ends;
   for (const Range& range : trace.ranges()) {
@@ -64,13 +65,13 @@ std::vector<int64_t> OptimizerEnds(const Trace& trace) {
   return ends;
 }
 
-// The number of the sorted `times` before `ns`.
+// Returns how many of the sorted `times` are before `ns`.
 int64_t Before(const std::vector<int64_t>& times, int64_t ns) {
   return std::ranges::lower_bound(times, ns) - times.begin();
 }
 
-// Adds the backward nodes of the pass: those between the last forward pass
-// before its first collective and the next forward pass.
+// Adds the pass's backward nodes: those that run after the last forward pass
+// before the first collective and before the next forward pass.
 void AddBackward(const Trace& trace, const std::vector<int64_t>& forwards,
                  Span step, int64_t issued_ns, GradientPass& pass) {
   const int64_t count = Before(forwards, issued_ns);
@@ -108,8 +109,8 @@ bool OnlyInfers(const AnalysisContext& context) {
          context.parts.optimizer.spans.empty();
 }
 
-// A pass is recognised by its collectives: another one begins with the next
-// step, after an optimizer update or after another forward pass.
+// Passes are told apart by their collectives: a new pass begins with each step,
+// after an optimizer update, and after another forward pass.
 std::vector<GradientPass> FindGradientPasses(
     const Trace& trace, const OpTree& tree, const Steps& steps,
     const std::vector<Collective>& collectives) {
@@ -134,8 +135,8 @@ std::vector<GradientPass> FindGradientPasses(
     const Collective& one = collectives[i];
     const int64_t ns = one.issued.begin_ns;
     const int64_t forwards_before = Before(forwards, ns);
-    // Passes between the same two updates accumulate gradients. Without updates
-    // in the recording, each step is taken for one.
+    // Passes between the same two updates accumulate gradients. Without
+    // recorded updates, each step counts as one update.
     const int64_t update =
         updates.empty() ? static_cast<int64_t>(one.step) : Before(updates, ns);
     if (passes.empty() || passes.back().step != one.step ||
@@ -163,7 +164,7 @@ BusBandwidth LikelyBusBandwidth(const Trace& trace,
   const int32_t ranks = trace.run().world_size;
   const double seen = BestBusBandwidth(collectives, ranks);
   if (seen > 0) return {seen, true};
-  // Small collectives are limited by latency, so what they reach is a lower
+  // Latency limits small collectives, so the bandwidth they reach is a lower
   // bound.
   const double small = BestOf(collectives, ranks, 1);
   return {small > 0 ? std::max(small, 1e9 * DeviceBusRate(trace)) : 0, false};

@@ -13,7 +13,7 @@
 namespace stepscope {
 namespace {
 
-// 1 MiB: smaller copies are dominated by their latency.
+// 1 MiB: latency dominates smaller copies.
 constexpr int64_t kLargeBytes = 1 << 20;
 
 bool IsHostMemory(MemoryKind kind) {
@@ -21,10 +21,10 @@ bool IsHostMemory(MemoryKind kind) {
          kind == MemoryKind::kHost;
 }
 
-// Bandwidth in GB/s that copies from pinned memory reach in practice in a x16
+// Bandwidth in GB/s that copies from pinned memory reach in practice in an x16
 // slot of each PCIe generation: about three quarters of the nominal 16, 32 and
-// 64 GB/s. kBus maps parts of device names to them; the first match counts, so
-// longer names come first.
+// 64 GB/s. kBus maps parts of device names to these rates. The first match
+// counts, so longer names come first.
 constexpr double kPcie3 = 12, kPcie4 = 24, kPcie5 = 50;
 constexpr std::pair<std::string_view, double> kBus[] = {
     {"H100", kPcie5},  {"H200", kPcie5},   {"GH200", kPcie5},
@@ -59,13 +59,13 @@ std::vector<HostCopy> FindHostCopies(const AnalysisContext& context,
     if (context.waits.all[i].copy != kNone)
       wait_of[context.waits.all[i].copy] = i;
   }
-  // The streams that run kernels, by device.
+  // (device, stream) of the streams that run kernels.
   std::set<std::pair<int32_t, int64_t>> compute;
   for (const Kernel& kernel : trace.kernels()) {
     compute.insert({kernel.device, kernel.stream});
   }
   const int32_t device = context.ledger ? context.ledger->device : 0;
-  // A copy costs the step nothing while a kernel of any kind runs beside it.
+  // A copy costs the step nothing while any kernel runs at the same time.
   const std::vector<Span> kernels = KernelSpans(trace, device, false);
 
   const auto first_issued = std::ranges::find_if(
@@ -74,7 +74,7 @@ std::vector<HostCopy> FindHostCopies(const AnalysisContext& context,
   for (RowId row = 0; row < trace.copies().size(); ++row) {
     const Copy& copy = trace.copies()[row];
     if (!HostMemoryOf(copy, direction) || copy.device != device) continue;
-    // Issued before the recording began: it counts for no step, although it
+    // A copy issued before the recording began counts for no step, although it
     // may hold one up.
     const bool earlier = copy.call == kNone &&
                          first_issued != trace.copies().end() &&
@@ -116,7 +116,7 @@ HostCopySums SumHostCopies(const AnalysisContext& context,
     sums.copy_ns += share * static_cast<double>(copy.end_ns - copy.begin_ns);
     sums.exposed_ns += share * static_cast<double>(one.exposed_ns);
     if (one.wait == SIZE_MAX) continue;
-    // The copy itself holds the host only once it has begun.
+    // The copy itself holds up the host only after it has started.
     const HostWait& wait = context.waits.all[one.wait];
     sums.queued_ns += share * static_cast<double>(wait.queued_ns);
     sums.held_ns +=
@@ -140,7 +140,8 @@ double ShareOfStepsWith(const AnalysisContext& context,
   return count / static_cast<double>(context.steps.steady.size());
 }
 
-// What this run reaches comes first: the width of its slot is not recorded.
+// Prefer the rate that this run reaches, because the width of its slot is not
+// recorded.
 BusRate PinnedRate(const Trace& trace, Direction direction) {
   double bytes = 0, ns = 0;
   for (const Copy& copy : trace.copies()) {
@@ -164,8 +165,8 @@ double DeviceBusRate(const Trace& trace) {
   return 0;
 }
 
-// An op launches if an op inside it does. Going up stops at the first op that
-// is marked, because everything around that is marked as well.
+// An op launches if an op inside it does. Walking up stops at the first marked
+// op, because everything around it is marked as well.
 std::vector<bool> OpsThatLaunch(const Trace& trace) {
   std::vector<bool> launches(trace.ops().size());
   const auto mark = [&](const auto& table) {

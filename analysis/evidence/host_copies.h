@@ -1,5 +1,5 @@
-// Host copies: copies between host memory and the device in the steps, and what
-// they cost.
+// Host copies: the copies between host memory and the device in each step, and
+// what they cost.
 #pragma once
 
 #include <stepscope/trace.h>
@@ -14,18 +14,18 @@
 namespace stepscope {
 
 struct HostCopy {
-  RowId copy = kNone;      // in copies()
+  RowId copy = kNone;      // row of copies()
   size_t wait = SIZE_MAX;  // index into AnalysisContext::waits.all; SIZE_MAX if
                            // the host did not wait
   size_t step = 0;         // index into Steps::windows: the step that issued it
-  bool steady = false;     // that step is steady
+  bool steady = false;     // the step that issued it is steady
   bool on_compute_stream = false;  // its stream also runs kernels
-  int64_t exposed_ns = 0;          // time with no kernel running beside it
+  int64_t exposed_ns = 0;          // while no kernel runs
 };
 
 enum class Direction : uint8_t { kToDevice, kToHost };
-// The kind of host memory at the other end of `copy`; nullopt if it does not go
-// in that direction.
+// Returns the kind of host memory that `copy` reads or writes; nullopt if it
+// does not go in that direction.
 std::optional<MemoryKind> HostMemoryOf(const Copy& copy, Direction direction);
 
 // Returns the copies of the busiest device in that direction, in time order.
@@ -34,10 +34,10 @@ std::vector<HostCopy> FindHostCopies(const AnalysisContext& context,
 
 using HostCopyFilter = std::function<bool(const HostCopy&)>;
 
-// Means per steady step over the copies that pass a filter.
+// Means per steady step, over the copies that pass a filter.
 struct HostCopySums {
   double count = 0;
-  double bytes = 0;  // of those whose size is known
+  double bytes = 0;  // of copies with known size
   double copy_ns = 0;
   double exposed_ns = 0;
   double held_ns = 0;    // the host waits for the transfers themselves
@@ -46,24 +46,26 @@ struct HostCopySums {
 HostCopySums SumHostCopies(const AnalysisContext& context,
                            const std::vector<HostCopy>& copies,
                            const HostCopyFilter& filter);
-// The share of steady steps whose copies add up to at least `bytes`, 0 to 1.
+// Returns the share, 0 to 1, of steady steps whose copies add up to at least
+// `bytes`.
 double ShareOfStepsWith(const AnalysisContext& context,
                         const std::vector<HostCopy>& copies,
                         const HostCopyFilter& filter, int64_t bytes);
 
-// Bandwidth of copies from or into pinned memory, in GB/s (bytes per ns).
+// Bandwidth of copies to or from pinned memory, in GB/s (bytes per ns).
 struct BusRate {
   double gb_per_s = 0;    // 0: unknown
-  bool measured = false;  // from such copies of at least 1 MiB in this run;
-                          // otherwise DeviceBusRate()
+  bool measured = false;  // from copies of at least 1 MiB in this run;
+                          // otherwise from DeviceBusRate()
 };
 BusRate PinnedRate(const Trace& trace, Direction direction);
 
-// The usual bandwidth of the PCIe bus of the run's device, in GB/s; 0 if the
-// device is unknown. Source: table in host_copies.cc.
+// Returns the usual bandwidth of the PCIe bus of the run's device, in GB/s; 0
+// if the device is unknown. Source: table in host_copies.cc.
 double DeviceBusRate(const Trace& trace);
 
-// By row of ops(): the op or an op below it launched an activity.
+// Returns, by row of ops(), whether the op or an op inside it launched an
+// activity.
 std::vector<bool> OpsThatLaunch(const Trace& trace);
 
 }  // namespace stepscope

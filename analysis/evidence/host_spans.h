@@ -1,5 +1,5 @@
-// HostSpans: the calls of a given name in the steady steps, whether the file
-// has them as operators or as ranges, and the activities launched in them.
+// HostSpans: the calls of a given name in the steady steps, recorded as
+// operators or as ranges, and the activities launched in them.
 #pragma once
 
 #include <string>
@@ -16,8 +16,8 @@ struct HostSpan {
   Span span;
 };
 
-// Returns the ops and ranges whose name contains `part`, in time order. One
-// inside another of the same thread is left out.
+// Returns the ops and ranges whose name contains `part`, in time order. Leaves
+// out spans inside another one of the same thread.
 std::vector<HostSpan> SpansNamed(const AnalysisContext& context,
                                  std::string_view part);
 
@@ -26,18 +26,19 @@ std::vector<HostSpan> SpansNamed(const AnalysisContext& context,
 std::vector<ActivityRef> LaunchedIn(const AnalysisContext& context,
                                     const std::vector<HostSpan>& spans);
 
-// Total length in ns per steady step.
+// Return the total length in ns per steady step.
 double HostNsPerStep(const AnalysisContext& context,
                      const std::vector<HostSpan>& spans);
 double DeviceNsPerStep(const AnalysisContext& context,
                        const std::vector<ActivityRef>& work);
 
-// "15.2 ms aten::histc (16 calls), 1.1 ms aten::min (16 calls)" per steady
-// step: the three names among `ops`, rows of the steady steps, that take most.
+// Returns the three names that take most time among `ops`, which are rows of
+// the steady steps, per steady step: "15.2 ms aten::histc (16 calls), 1.1 ms
+// aten::min (16 calls)".
 std::string LongestOps(const AnalysisContext& context,
                        const std::vector<RowId>& ops);
 
-// An edit that removes the host time of the spans and the activities.
+// Returns an edit that removes the host time of the spans and the activities.
 Edit Without(const std::vector<HostSpan>& spans,
              const std::vector<ActivityRef>& work);
 

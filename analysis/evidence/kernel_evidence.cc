@@ -15,12 +15,12 @@
 namespace stepscope {
 namespace {
 
-// Of the compute time: the rate of rarer products may be an accident.
+// Share of the compute time. The rate of rarer products may be an accident.
 constexpr double kShareToTrust = 0.01;
 constexpr double kHostBound = 0.15;  // share of the step in which the GPU waits
 
-// What the kernel is a part of: of a CUDA graph, the operator that was
-// captured; of a compiled kernel, the operators that were fused into it.
+// Returns what the kernel is part of: for a CUDA graph, the captured operator;
+// for a compiled kernel, the operators fused into it.
 std::string PartOf(const Trace& trace, const KernelUse& use) {
   const Kernel& kernel = trace.kernels()[use.kernel];
   const std::span<const NameId> captured = CapturedOps(trace, kernel);
@@ -35,8 +35,8 @@ std::string PartOf(const Trace& trace, const KernelUse& use) {
 
 namespace {
 
-// Over the samples of which at least `least` lies within `spans`, which are
-// disjoint and sorted.
+// Averages over the samples that overlap `spans`, which are disjoint and
+// sorted, for at least the share `least` of their length.
 MeasuredTensorCores Within(const AnalysisContext& m,
                            const std::vector<Span>& spans, double least) {
   const int32_t device =
@@ -46,6 +46,8 @@ MeasuredTensorCores Within(const AnalysisContext& m,
   MeasuredTensorCores measured;
   double active_ns = 0;
   for (const DeviceSample& sample : m.trace.device_samples()) {
+    // `!(x >= 0)` also leaves out NaN, which means that the counter was not
+    // read.
     if (sample.device != device || sample.counted_ns <= 0 ||
         !(sample.tensor_active_frac >= 0)) {
       continue;
@@ -65,6 +67,8 @@ MeasuredTensorCores Within(const AnalysisContext& m,
 
 MeasuredTensorCores TensorCoresDuring(const AnalysisContext& m,
                                       const KernelFilter& wanted) {
+  // A sample lasts longer than most kernels. It says something about the wanted
+  // kernels only if they fill it.
   constexpr double kFilled = 0.95;
   std::vector<Span> spans;
   for (const KernelUse& use : m.kernels.uses) {
@@ -100,8 +104,8 @@ double NominalFlops(const DevicePeaks& peaks, Precision precision) {
   }
 }
 
-// One example for all kernels of the same op and sizes: a model repeats its
-// layers, and three times the same would show nothing.
+// Returns one example per op and sizes, because a model repeats its layers and
+// three equal examples would show nothing new.
 std::vector<Example> LongestKernels(const AnalysisContext& m,
                                     const KernelFilter& wanted) {
   struct Sum {
@@ -136,14 +140,14 @@ std::vector<Example> LongestKernels(const AnalysisContext& m,
   return examples;
 }
 
-// The best rate that this run shows is a fair expectation for the rest of it:
-// same device, same library, same clocks.
+// Other products can be expected to reach the best rate that this run shows,
+// because they have the same device, library and clocks.
 Roofline::Roofline(const KernelUses& kernels) : kernels_(kernels) {
   struct Sum {
     double flops = 0, ns = 0;
   };
   // The kernels of an op share its FLOPs, so their times are added up. Ops with
-  // equal FLOPs are averaged, so that no lucky one sets the rate.
+  // equal FLOPs are averaged, so that no single lucky op sets the rate.
   std::map<RowId, std::pair<bool, Sum>> by_op;
   for (const KernelUse& use : kernels.uses) {
     const bool tf32 = use.precision == Precision::kTf32;
@@ -178,8 +182,8 @@ double Roofline::Flops(Precision precision) const {
              : 0;
 }
 
-// Roofline model: a kernel takes at least the time of its arithmetic and at
-// least that of its memory traffic, whichever is longer.
+// Roofline model: a kernel takes at least as long as its arithmetic and as its
+// memory traffic, whichever is longer.
 double Roofline::Ns(Precision precision, double flops, double bytes) const {
   const double rate = Flops(precision);
   double ns = rate > 0 && flops > 0 ? flops / rate : 0;
@@ -201,6 +205,7 @@ Verdict FireForKernels(const AnalysisContext& m, Finding finding, Edit edit,
   Found found{.finding = std::move(finding),
               .alternatives = {{std::move(edit)}},
               .bound_ns = saved_ns};
+  // If little kernel time is saved, a small gain needs no explanation.
   if (saved_ns * 1e-6 >= MinReportableGainMs(m)) {
     const double waiting = m.MeanNs(Cause::kDispatch) +
                            m.MeanNs(Cause::kHostCode) + m.MeanNs(Cause::kData);
@@ -214,8 +219,8 @@ Verdict FireForKernels(const AnalysisContext& m, Finding finding, Edit edit,
   return Fire(std::move(found));
 }
 
-// For a change that makes kernels disappear: neither the device nor the
-// launching thread spends time on them.
+// For a change that removes kernels: neither the device nor the launching
+// thread spends time on them any more.
 void DropLaunches(const AnalysisContext& m, const KernelFilter& wanted,
                   Edit& edit) {
   for (const KernelUse& use : m.kernels.uses) {

@@ -15,7 +15,7 @@ std::vector<std::vector<int64_t>> LaunchTimes(const AnalysisContext& m) {
   std::vector<std::vector<int64_t>> times(m.steps.windows.size());
   std::vector<bool> counted(m.trace.runtime_calls().size());
   for (const Kernel& kernel : m.trace.kernels()) {
-    // A graph launch is one call with many kernels.
+    // A graph launch is one call for many kernels, so count each call once.
     if (kernel.call == kNone || counted[kernel.call]) continue;
     counted[kernel.call] = true;
     const int64_t begin = m.trace.runtime_calls()[kernel.call].begin_ns;
@@ -31,6 +31,8 @@ bool InGraph(const Trace& trace, const ActivityRef& activity) {
       trace.kernels()[activity.row].graph != 0) {
     return true;
   }
+  // Copies and memsets do not record their graph, but they record the call that
+  // launched it.
   const RowId call = ActivityOf(trace, activity).call;
   return call != kNone &&
          Contains(trace.name(trace.runtime_calls()[call].name), "GraphLaunch");
@@ -43,6 +45,8 @@ size_t StepsAlike(const AnalysisContext& m) {
     const Kernel& kernel = m.trace.kernels()[use.kernel];
     by_step[use.step].push_back({kernel.name, kernel.grid});
   }
+  // Compare launches as sets, because their order on several streams or from
+  // several threads may vary by chance.
   std::map<std::vector<Launch>, size_t> alike;
   size_t most = 0;
   for (auto& [step, launches] : by_step) {

@@ -1,5 +1,5 @@
 // Launches: the runtime calls that give work to the device, and which of them
-// launch CUDA graphs. Functions without state: safe from any thread.
+// launch CUDA graphs. The functions have no state, so any thread may call them.
 #pragma once
 
 #include <stepscope/trace.h>
@@ -11,23 +11,25 @@
 
 namespace stepscope {
 
-// When the steady steps launched their kernels: one sorted list per window of
-// AnalysisContext::steps, empty for steps that are not steady. A CUDA graph is
-// one launch, however many kernels it holds.
+// Returns when the steady steps launched their kernels: one sorted list per
+// window of AnalysisContext::steps, empty for steps that are not steady. A CUDA
+// graph counts as one launch, however many kernels it holds.
 std::vector<std::vector<int64_t>> LaunchTimes(const AnalysisContext& context);
 
-// True if the activity is a node of a CUDA graph. The nodes share one launch,
-// and the trace does not show what each of them waits for.
+// True if the activity is a node of a CUDA graph. All nodes share one launch,
+// and the trace does not show what each node waits for.
 bool InGraph(const Trace& trace, const ActivityRef& activity);
 
-// When products and convolutions were launched, on any stream; sorted.
+// Returns when matrix products and convolutions were launched on any stream,
+// sorted.
 std::vector<int64_t> LaunchesOfProducts(const AnalysisContext& context);
 
-// How many of the steady steps launch the same kernels with the same grids, at
-// most: a CUDA graph repeats those that it was captured with.
+// Returns the largest number of steady steps that launch the same kernels with
+// the same grids. A CUDA graph can replace only such steps, because it repeats
+// the kernels that it was captured with.
 size_t StepsAlike(const AnalysisContext& context);
 
-// When the kernel was launched; 0 if that was not recorded.
+// Returns when the kernel was launched; 0 if that was not recorded.
 int64_t LaunchedNs(const Trace& trace, RowId kernel);
 
 }  // namespace stepscope

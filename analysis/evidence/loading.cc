@@ -19,13 +19,14 @@
 namespace stepscope {
 namespace {
 
-// Each try is a simulation; more than 32 further workers seldom pay.
+// Each try is a simulation, and more than 32 further workers seldom pay off.
 constexpr int kWorkersToTry = 32;
-// A stack of fewer tensors may be something else than a batch of samples.
+// A stack of fewer tensors may be something other than a batch of samples.
 constexpr size_t kSamplesToCollate = 4;
 
-// The stack ops with a backward node: gradients flow through them, so they
-// stack parameters or activations (attention heads, time steps), not samples.
+// Returns the stack ops with a backward node. Gradients flow through them, so
+// they stack parameters or activations (attention heads, time steps), not
+// samples.
 std::unordered_set<RowId> StacksOfModel(const Trace& trace) {
   std::unordered_set<RowId> stacks;
   for (const Op& op : trace.ops()) {
@@ -37,8 +38,8 @@ std::unordered_set<RowId> StacksOfModel(const Trace& trace) {
   return stacks;
 }
 
-// True for ops that decode or collate: they wrap a buffer, stack samples, or
-// cast bytes to numbers.
+// True for ops that decode or collate: those that wrap a buffer, stack samples,
+// or cast bytes to numbers.
 bool MakesBatches(const Trace& trace, RowId op,
                   const std::unordered_set<RowId>& stacks_of_model) {
   const std::string_view name = trace.name(trace.ops()[op].name);
@@ -49,7 +50,7 @@ bool MakesBatches(const Trace& trace, RowId op,
     if (inputs == kNone) return name == "aten::stack";
     const std::vector<Argument>& arguments =
         trace.op_inputs()[inputs].arguments;
-    // Without recorded elements the list may be a batch.
+    // Without recorded elements, assume that the list may be a batch.
     return name == "aten::stack" &&
            (arguments.empty() || arguments[0].elements.empty() ||
             arguments[0].elements.size() >= kSamplesToCollate);
@@ -58,8 +59,8 @@ bool MakesBatches(const Trace& trace, RowId op,
          trace.name(TensorArgument(trace, op, 0).type) == "unsigned char";
 }
 
-// Ops that multiply by weights or look them up, and the ops around them: the
-// model.
+// Returns the ops of the model, by row: ops that multiply by weights or look
+// them up, backward ops, and the ops around all these.
 std::vector<bool> OpsOfModel(const AnalysisContext& context) {
   const Trace& trace = context.trace;
   std::vector<bool> model(trace.ops().size());
@@ -78,7 +79,7 @@ std::vector<bool> OpsOfModel(const AnalysisContext& context) {
   return model;
 }
 
-// Ops that choose samples, or copy those that were chosen.
+// True for ops that choose samples or copy the chosen ones.
 bool ChoosesSamples(std::string_view name) {
   return IsAnyOf(name, {"aten::gather", "aten::index", "aten::index_select",
                         "aten::masked_select", "aten::multinomial",
@@ -86,7 +87,7 @@ bool ChoosesSamples(std::string_view name) {
                         "aten::take", "aten::take_along_dim"});
 }
 
-// What outermost ops in `span` that choose samples take, in ns.
+// Returns the time in ns of the outermost ops in `span` that choose samples.
 int64_t ChoosingNs(const AnalysisContext& context, const Span& span) {
   int64_t ns = 0;
   for (RowId row : context.tree.of_thread(context.steps.thread, span)) {
@@ -98,13 +99,13 @@ int64_t ChoosingNs(const AnalysisContext& context, const Span& span) {
   return ns;
 }
 
-// From the first to the last op that computes in the step before its model runs
-// and before autograd makes a node; empty if neither follows. A node shows in
-// that the next outermost op has a higher sequence number.
+// Returns the span from the first to the last computing op of the step before
+// its model runs and before autograd makes a node. Empty if neither happens. If
+// an op made a node, the next outermost op has a higher sequence number.
 Span PreparationIn(const AnalysisContext& context, const Span& step,
                    const std::vector<bool>& model) {
   const std::vector<Span>& updates = context.parts.optimizer.spans;
-  Span made, last;  // `last`: by the last outermost op, which may make a node
+  Span made, last;  // `last`: of the last outermost op, which may make a node
   const auto with_last = [&] {
     if (last.end_ns == 0) return made;
     return Span{made.end_ns == 0 ? last.begin_ns : made.begin_ns,
@@ -139,8 +140,8 @@ bool DrawsSeed(const Trace& trace, RowId op) {
          trace.name(list.front().type) == "long int";
 }
 
-// What a loop marks as waiting for a batch; FindCollation() finds loading that
-// nothing marks.
+// Finds the waits for batches that a loop marks. FindCollation() finds unmarked
+// loading.
 Loading FindLoading(const AnalysisContext& context) {
   Loading waits;
   const TakesBatch takes_batch(context.trace);
@@ -168,8 +169,8 @@ Collation FindCollation(const AnalysisContext& context) {
   if (context.steps.thread == kNone || context.steps.empty()) return collation;
   const std::vector<bool> launches = OpsThatLaunch(trace);
   const std::unordered_set<RowId> stacks_of_model = StacksOfModel(trace);
-  // If another thread makes batches, it is a worker, and what the training
-  // thread stacks is something else.
+  // If another thread makes batches, it is a loader worker, and what the
+  // training thread stacks is something else.
   std::vector<bool> backward(trace.threads().size());
   for (RowId row : AutogradThreads(trace, context.steps.thread)) {
     backward[row] = true;
@@ -192,7 +193,7 @@ Collation FindCollation(const AnalysisContext& context) {
     Span batch;
     for (RowId row : context.tree.of_thread(context.steps.thread, host)) {
       const Op& op = trace.ops()[row];
-      // The model begins here; what it stacks is no batch.
+      // The model starts here. What it stacks is not a batch.
       if (context.tree.traits(row).matmul) break;
       if (launches[row] && batch.end_ns != 0) break;  // the batch is sent
       if (launches[row] || !MakesBatches(trace, row, stacks_of_model)) {
@@ -221,7 +222,7 @@ Collation FindPreparation(const AnalysisContext& context) {
     const Span batch =
         PreparationIn(context, context.steps.windows[i].host, model);
     if (batch.length() <= 0) continue;
-    // So does the program's own code before these ops.
+    // The program's own code before these ops also prepares the batch.
     made.spans.push_back(
         {context.steps.windows[i].host.begin_ns, batch.end_ns});
     made.idle_ns += static_cast<double>(made.spans.back().length() -
@@ -241,8 +242,8 @@ std::string LoaderName(const AnalysisContext& context) {
   return "";
 }
 
-// Fewer workers first: among equals the engine takes the first, and each worker
-// costs memory.
+// Tries fewer workers first: the engine takes the first of equal alternatives,
+// and each worker costs memory.
 std::vector<Alternative> WorkersToTry(const AnalysisContext& context, int from,
                                       int most) {
   const CpuProgram& program = context.replay.program();
@@ -259,7 +260,8 @@ std::vector<Alternative> WorkersToTry(const AnalysisContext& context, int from,
       add({.workers = workers, .threads = left});
     }
   }
-  // The step as it is needs no more. A plan may: other changes make it shorter.
+  // The step as it is needs no more workers, but a plan may, because its other
+  // changes make the step shorter.
   const int cores = CoresForLoading(context);
   const int free = context.has_gpu ? cores - 1 : cores;
   for (int workers = 2 * most; workers <= std::min(free, from + kWorkersToTry);

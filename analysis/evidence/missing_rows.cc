@@ -10,14 +10,14 @@
 namespace stepscope {
 namespace {
 
-// Names listed in the report.
+// How many names a report lists.
 constexpr size_t kShown = 2;
 
 bool IsSignOfGpu(std::string_view name) {
   static constexpr std::array<std::string_view, 6> kBegins = {
       "aten::cudnn_",        "aten::_cudnn_", "aten::miopen_",
       "aten::record_stream", "nccl:",         "rccl:"};
-  // CPU-only programs call this one, too.
+  // CPU-only programs also call this op.
   if (name == "aten::cudnn_is_acceptable") return false;
   return std::ranges::any_of(
       kBegins, [&](std::string_view begin) { return name.starts_with(begin); });
@@ -26,8 +26,8 @@ bool IsSignOfGpu(std::string_view name) {
 struct Sign {
   std::string_view text, device;
 };
-// Namespaces of ops, and backends of process groups, that exist for one kind of
-// device only.
+// Namespaces of ops, and backends of process groups, that exist for only one
+// kind of device.
 constexpr std::array<Sign, 9> kNamespaces = {{{"npu::", "NPU"},
                                               {"hpu::", "HPU"},
                                               {"mtia::", "MTIA"},
@@ -42,8 +42,8 @@ constexpr std::array<Sign, 4> kBackends = {{{"hccl", "NPU or HPU"},
                                             {"cncl", "MLU"},
                                             {"mccl", "MTIA or MUSA"}}};
 
-// By the numbers of c10::DeviceType; empty for the CPU, for CUDA and HIP, and
-// for devices that hold no data.
+// Returns the name for a number of c10::DeviceType; empty for the CPU, for CUDA
+// and HIP, and for devices that hold no data.
 std::string_view DeviceOfType(int32_t type) {
   switch (type) {
     case 9:
@@ -72,12 +72,12 @@ bool IsOfOtherVendor(const Device& device) {
 
 }  // namespace
 
-// A run on an accelerator whose work was not recorded looks like a slow CPU
-// program; advice for the CPU would be wrong.
+// Needed because a run whose accelerator work was not recorded looks like a
+// slow CPU program, and advice for the CPU would be wrong.
 std::string UnseenAccelerator(const Trace& trace) {
   if (trace.has_device_work()) return "";
   const RunInfo& run = trace.run();
-  // A machine lists its devices whether they are used or not.
+  // A machine lists its devices even if they are not used.
   const bool called = !trace.runtime_calls().empty() ||
                       std::ranges::any_of(trace.losses(), [](const Loss& loss) {
                         return loss.name == "unread-device-rows";

@@ -1,5 +1,5 @@
-// OptimizerWork: how the optimizer updates the parameters. Its rule and the
-// comparison of two runs read it.
+// OptimizerWork: how the optimizer updates the parameters. Used by the
+// optimizer rule and by the comparison of two runs.
 #pragma once
 
 #include <stepscope/trace.h>
@@ -14,7 +14,7 @@
 
 namespace stepscope {
 
-// Figures of the steady steps.
+// All values are for the steady steps.
 struct OptimizerWork {
   std::vector<Span> spans;  // of optimizer steps on the host, disjoint
   bool inferred = false;    // from ops: no range marks the optimizer
@@ -25,38 +25,41 @@ struct OptimizerWork {
                             // CPU-only runs
   bool grouped = false;     // it uses foreach or fused ops
   bool fused = false;       // it uses fused ops
-  // Bytes that a fused optimizer would move / bytes that the recorded ops
-  // moved, at most 1. CPU-only runs with shapes; -1: unknown.
+  // Bytes that a fused optimizer would move, divided by the bytes that the
+  // recorded ops moved; at most 1. Only for CPU-only runs with shapes; -1:
+  // unknown.
   double fused_traffic = -1;
-  // The same for foreach ops, on any run: by sizes where recorded, else each op
-  // counts as many tensors as it reads and writes. -1: no foreach ops.
+  // The same for foreach ops, on any run. Uses recorded sizes; without sizes,
+  // counts the tensors that each op reads and writes. -1: no foreach ops.
   double foreach_traffic = -1;
-  // The time that a fused step would take / the time of the foreach ops, on a
-  // CPU; foreach_traffic where sizes were not recorded.
+  // Time of a fused step divided by the time of the foreach ops, on a CPU.
+  // Equals foreach_traffic if sizes were not recorded.
   double foreach_left = -1;
-  int64_t foreach_ops = 0;  // in all steady steps
+  int64_t foreach_ops = 0;  // number in all steady steps
   std::string name = {};    // the class: "AdamW"; "" if no range names it
 };
 OptimizerWork MeasureOptimizer(const AnalysisContext& context);
 
-// "AdamW" of the range "Optimizer.step#AdamW.step"; "" for others.
+// Returns "AdamW" for the range "Optimizer.step#AdamW.step"; "" for other
+// ranges.
 std::string_view OptimizerOf(const Trace& trace, const Range& range);
 
-// The change that fuses the optimizer's step, "torch.optim.AdamW(...,
+// Return the change that fuses the optimizer's step, "torch.optim.AdamW(...,
 // fused=True)", and the function for C++, "at::_fused_adamw_". They name the
-// optimizer of the recording where it has a fused version.
+// optimizer of the recording if it has a fused version.
 std::string FusedOptimizerInPython(const OptimizerWork& work);
 std::string FusedOptimizerInCpp(const OptimizerWork& work);
 
-// Time per element or byte that is read or written, by how much is moved at
-// that pace.
+// Pairs of (time per element or byte moved, amount moved at that pace). "Moved"
+// means read or written.
 using Paces = std::vector<std::pair<double, double>>;
 
-// The pace of half of what is moved, or a faster one. The other half is slower
-// because it writes to new memory, which an update in place does not.
+// Returns the pace that half of the moved amount reaches or beats. The slower
+// half writes to new memory, which an in-place update does not.
 double MedianPace(Paces paces);
 
-// True if one of the spans contains `time`. REQUIRES: spans are disjoint.
+// True if one of the spans contains `time`. REQUIRES: spans are sorted and
+// disjoint.
 bool LiesIn(const std::vector<Span>& spans, int64_t time);
 
 }  // namespace stepscope

@@ -12,15 +12,16 @@
 namespace stepscope {
 namespace {
 
-// The host limits the step if it takes 30 % of it (CPU-only runs: framework and
-// program code; runs with a GPU: the device is idle that long). Our own choice.
+// The host limits the step if it takes 30 % of it. On CPU-only runs this counts
+// framework and program code; on runs with a GPU, idle time of the device. Our
+// own choice.
 constexpr double kHostShare = 0.3;
-// A device that is busy for this share of the step sets the pace.
+// A device that is busy for this share of the step limits it.
 constexpr double kDevicePaces = 0.9;
 
-// Time in `window`, in ns, in which the training thread waits neither for
-// batches nor for the device. Recording costs time only where the host works;
-// while it waits, the cost is hidden.
+// Returns the time in ns in `window` during which the training thread waits
+// neither for batches nor for the device. Recording costs time only while the
+// host works; waits hide its cost.
 int64_t HostNs(const AnalysisContext& context, Span window) {
   std::vector<Span> waits;
   for (const Range& range : context.trace.ranges()) {
@@ -40,18 +41,19 @@ int64_t HostNs(const AnalysisContext& context, Span window) {
   return window.length() - LengthIn(Merge(std::move(waits)), window);
 }
 
-// True if the host limits the step, so that the cost of recording lengthens it.
+// True if the host limits the step, so that the cost of recording lengthens the
+// step.
 bool HostSetsPace(const AnalysisContext& context) {
   if (!context.has_gpu) {
     return context.MeanNs(Cause::kDispatch) + context.MeanNs(Cause::kHostCode) >
            kHostShare * context.step_ns();
   }
-  // A busy device hides what recording costs the host.
+  // A busy device hides the host's cost of recording.
   return DeviceBusyNs(context) < (1 - kHostShare) * context.step_ns();
 }
 
-// Mean time per steady step of overhead records. Loading of kernels is left
-// out, because it happens without a profiler, too.
+// Returns the mean time of overhead records per steady step, without the
+// loading of kernels, which also happens without a profiler.
 double OverheadNs(const AnalysisContext& context) {
   std::vector<Span> spans;
   for (const Overhead& row : context.trace.overheads()) {
@@ -96,8 +98,9 @@ std::optional<WaitedSteps> CompareWithWaitSteps(const AnalysisContext& m) {
       .delay_ns = std::max(m.contention.delay_ns, 0.0)};
 }
 
-// A recorder takes about the same time for each event, so the events and the
-// host's working time together say how much recording distorts the times.
+// A recorder takes about the same time for each event. So the number of events,
+// compared with the host's working time, shows how much recording distorts the
+// times.
 RecordingLoad MeasureRecordingLoad(const AnalysisContext& context) {
   const Span window{context.steps.windows.front().host.begin_ns,
                     context.steps.windows.back().host.end_ns};

@@ -9,8 +9,8 @@
 namespace stepscope {
 namespace {
 
-// Printing a tensor reads its elements one by one, in a loop without other
-// work: at least 20 reads with pauses below 0.2 ms. Our own choice.
+// Printing a tensor reads its elements one by one in a tight loop: at least 20
+// reads with pauses below 0.2 ms. Our own choice.
 constexpr int kPrintBurst = 20;
 constexpr int64_t kPrintPauseNs = 200'000;
 
@@ -18,7 +18,8 @@ std::string_view NameOf(const Trace& trace, RowId op) {
   return op == kNone ? std::string_view() : trace.name(trace.ops()[op].name);
 }
 
-// The innermost op with a known purpose decides; item() alone is a scalar read.
+// The innermost op with a known purpose decides. item() on its own is a scalar
+// read.
 ReadKind KindOf(const AnalysisContext& context, const HostWait& wait) {
   ReadKind kind =
       wait.kind == WaitKind::kInOp ? ReadKind::kShape : ReadKind::kCopy;
@@ -64,9 +65,9 @@ void MarkPrinting(const std::vector<HostWait>& waits,
   }
 }
 
-// The waits that clipping gradients or scaling them causes: reads of a scalar
-// between the backward pass and the optimizer, after a norm or a check for
-// infinities of the gradients.
+// Finds the waits caused by clipping or scaling gradients: reads of a scalar
+// between the backward pass and the optimizer, after a norm of the gradients or
+// a check of them for infinities.
 class ClipWaits {
  public:
   enum class Cause : uint8_t { kNone, kClip, kScaler };
@@ -76,6 +77,7 @@ class ClipWaits {
     for (RowId row = 0; row < context.trace.ops().size(); ++row) {
       const Op& op = context.trace.ops()[row];
       if (op.kind == OpKind::kBackward) {
+        // Nodes of several threads overlap. Only the latest end matters.
         const int64_t end = std::max(
             op.end_ns, backward_.empty() ? op.end_ns : backward_.back().end_ns);
         backward_.push_back({op.begin_ns, end});
@@ -90,8 +92,8 @@ class ClipWaits {
     std::ranges::sort(optimizers_);
   }
 
-  // Returns why the wait belongs to clipping, if it does. Adds the norm ops
-  // before the wait to norms().
+  // Returns whether the wait is due to clipping or the scaler, or neither. Adds
+  // the norm ops before the wait to norms().
   Cause Of(const HostWait& wait) {
     if (wait.kind != WaitKind::kToHost || wait.op == kNone ||
         !IsAnyOf(
@@ -112,8 +114,8 @@ class ClipWaits {
   int64_t norms() const { return norms_; }
 
  private:
-  // Looks back from the wait to the end of the backward pass. An update of a
-  // parameter in between means that an unnamed optimizer has begun.
+  // Looks back from the wait to the end of the backward pass. If a parameter is
+  // updated in between, an unnamed optimizer has already started.
   Cause CauseSince(const HostWait& wait, int64_t since) {
     const auto rows = context_.tree.of_thread(wait.thread);
     auto it = std::ranges::upper_bound(
@@ -149,7 +151,7 @@ class ClipWaits {
   }
 
   const AnalysisContext& context_;
-  std::vector<Span> backward_;  // in time order; ends never go back
+  std::vector<Span> backward_;  // in time order, with ascending ends
   std::vector<int64_t> optimizers_;
   int64_t norms_;
 };

@@ -22,8 +22,8 @@ std::string InWords(const WaitSite& site) {
   return text + " (" + Milliseconds(site.blocked_ns * 1e-6) + " blocked)";
 }
 
-// The share of the waiting during which the device runs only collectives, that
-// is, during which it may wait for other ranks.
+// Returns the share of the waiting during which the device runs only
+// collectives, so that it may be waiting for other ranks.
 double CollectiveFrac(const AnalysisContext& m, const WaitFilter& filter) {
   if (m.trace.communications().empty() && m.collectives.empty()) return 0;
   const std::vector<Span> compute =
@@ -44,14 +44,14 @@ double CollectiveFrac(const AnalysisContext& m, const WaitFilter& filter) {
 std::vector<WaitSite> SitesOf(const AnalysisContext& m,
                               const WaitFilter& filter) {
   const CallSites places(m.trace);
-  // Calls of one chain from two lines are two places.
+  // Calls with the same chain from two source lines are two places.
   std::map<std::pair<std::string, std::string>, WaitSite> by_place;
   const std::vector<HostWait>& waits = m.waits.all;
   for (size_t i = 0; i < waits.size(); ++i) {
     const HostWait& wait = waits[i];
     if (!wait.steady || !filter(wait)) continue;
     std::string chain = places.Chain(wait.thread, wait.span.begin_ns, wait.op);
-    // A synchronisation outside of any op is known by its call alone.
+    // A synchronisation outside any op is named after its runtime call.
     if (chain.empty() && wait.sync_call != kNone) {
       const RuntimeCall& call = m.trace.runtime_calls()[wait.sync_call];
       chain = m.trace.name(call.name);
@@ -85,6 +85,8 @@ void DescribeWaits(const AnalysisContext& m, const WaitFilter& filter,
   }
   std::vector<std::pair<int64_t, std::pair<size_t, size_t>>> longest;
   for (size_t s = 0; s < sites.size(); ++s) {
+    // The waits of a site are sorted, so later ones cannot be among the longest
+    // of all.
     for (size_t i = 0; i < std::min(kExamples, sites[s].waits.size()); ++i) {
       const size_t wait = sites[s].waits[i];
       longest.push_back({-m.waits.all[wait].blocked_ns, {s, wait}});
@@ -98,8 +100,8 @@ void DescribeWaits(const AnalysisContext& m, const WaitFilter& filter,
                                 wait.span.begin_ns, wait.span.end_ns,
                                 sites[site].chain});
   }
-  // Replay accounts for the time that the collectives would still take; a bound
-  // does not.
+  // The replay accounts for the time that the collectives would still take, but
+  // a bound does not.
   const double frac = CollectiveFrac(m, filter);
   if (frac < kMostly) return;
   finding.collectives_frac = frac;

@@ -10,8 +10,8 @@ BackwardNodes::BackwardNodes(const Trace& trace) {
   for (RowId row = 0; row < trace.ops().size(); ++row) {
     const Op& op = trace.ops()[row];
     if (op.kind != OpKind::kBackward || op.forward == kNone) continue;
-    // The engine's range around a node has the same forward op and stands for
-    // both.
+    // The engine's range around a node has the same forward op. Keep only the
+    // range.
     if (op.parent != kNone && trace.ops()[op.parent].forward == op.forward) {
       continue;
     }
@@ -45,6 +45,9 @@ int64_t GradientsAmong(const Trace& trace, const OpTree& tree,
     hull.end_ns = std::max(hull.end_ns, ops[node].end_ns);
   }
   int64_t count = 0;
+  // Counted by time, because an AccumulateGrad node has no forward op: the
+  // engine runs it as soon as the gradient is ready, between the nodes of the
+  // layers.
   auto op = std::ranges::lower_bound(ops, hull.begin_ns, {}, &Op::begin_ns);
   for (; op != ops.end() && op->begin_ns < hull.end_ns; ++op) {
     count += tree.traits(static_cast<RowId>(op - ops.begin())).accumulate_grad;
@@ -53,6 +56,8 @@ int64_t GradientsAmong(const Trace& trace, const OpTree& tree,
 }
 
 std::optional<bool> MakesGradient(const Trace& trace, RowId op, size_t of) {
+  // The last argument of aten::convolution_backward is output_mask. It says
+  // which gradients are wanted: input, weight, bias.
   constexpr size_t kMask = 10;  // "[True, False, False]"
   const RowId inputs = trace.ops()[op].inputs;
   if (inputs == kNone) return {};
@@ -83,6 +88,8 @@ bool AddsToGradient(const Trace& trace, RowId row) {
   }
   const std::string_view name = trace.name(op.name);
   if (name != "aten::add_" && name != "aten::add") return false;
+  // The scale (alpha) is recorded only together with shapes. Without it, assume
+  // that the addition adds a gradient.
   if (op.inputs == kNone) return true;
   const auto& arguments = trace.op_inputs()[op.inputs].arguments;
   const std::string_view alpha =

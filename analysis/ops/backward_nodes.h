@@ -20,8 +20,9 @@ class BackwardNodes {
  public:
   explicit BackwardNodes(const Trace& trace);
 
-  // Returns the nodes of the ops that `thread` began inside `forward`, in the
-  // order of these ops. Of the engine's range and the node in it, the range.
+  // Returns the autograd nodes of the ops that `thread` started inside
+  // `forward`, ordered by the start of these ops. Where the engine opened a
+  // range around a node, the range is returned in place of the node.
   std::vector<RowId> Of(RowId thread, Span forward) const;
   // The nodes of `op` and of the ops that it calls.
   std::vector<RowId> Of(const Op& op) const {
@@ -34,24 +35,25 @@ class BackwardNodes {
     int64_t begin_ns = 0;  // of the forward op
     RowId row = kNone;
   };
-  std::vector<Node> nodes_;  // by thread, then by begin
+  std::vector<Node> nodes_;  // sorted by thread, then by start
 };
 
-// Returns how many gradients are accumulated while `nodes` run. Those of shared
-// weights are accumulated once, after the last use; those of layers with
-// weights of their own after each.
+// Returns how many gradients are accumulated while `nodes` run. A weight that
+// several layers share counts once, because its gradient is accumulated after
+// its last use.
 int64_t GradientsAmong(const Trace& trace, const OpTree& tree,
                        std::span<const RowId> nodes);
 
-// Whether `op`, an aten::convolution_backward, makes the gradient of the input
-// (0), the weight (1) or the bias (2); nullopt if that was not recorded.
+// True if `op`, an aten::convolution_backward, computes the gradient of the
+// input (`of` = 0), the weight (1) or the bias (2); nullopt if the recording
+// does not say.
 std::optional<bool> MakesGradient(const Trace& trace, RowId op, size_t of);
 
-// The outermost op or range around `op`, which may be `op` itself.
+// Returns the outermost op or range around `op`, which may be `op` itself.
 RowId OutermostOf(const Trace& trace, RowId op);
 
-// True if `op` is part of an AccumulateGrad node and adds the gradient to an
-// earlier one, as `+=` does.
+// True if `op` is part of an AccumulateGrad node and adds the new gradient to
+// the one already accumulated, as `+=` does.
 bool AddsToGradient(const Trace& trace, RowId op);
 
 }  // namespace stepscope

@@ -1,5 +1,5 @@
-// The place where the kernel of a CUDA graph was captured, which stands for the
-// operator that launched it: a replay has none.
+// The place where the kernel of a CUDA graph was captured. It stands in for the
+// operator that launched the kernel, because a replay runs no operators.
 #pragma once
 
 #include <stepscope/trace.h>
@@ -8,15 +8,16 @@
 
 namespace stepscope {
 
-// The operators that were open, innermost first; empty if unknown.
+// Returns the operators that were open at capture, innermost first; empty if
+// unknown.
 inline std::span<const NameId> CapturedOps(const Trace& trace,
                                            const Kernel& kernel) {
   if (kernel.captured_ops == kNone) return {};
   return trace.stacks()[kernel.captured_ops].frames;
 }
 
-// When the host asked for the work: at its launch, or as it began if that was
-// not recorded.
+// Returns when the host asked for the work: the start of its launch call, or
+// the start of the work itself if the launch was not recorded.
 inline int64_t AskedForNs(const Trace& trace, const DeviceWork& work) {
   return work.call == kNone ? work.begin_ns
                             : trace.runtime_calls()[work.call].begin_ns;

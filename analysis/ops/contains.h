@@ -1,4 +1,4 @@
-// Contains, and IsAnyOf: one of several names.
+// Contains(), and IsAnyOf(): true if a name is one of several.
 #pragma once
 
 #include <stepscope/contains.h>

@@ -24,6 +24,8 @@ std::vector<Span> Merge(std::vector<Span> spans) {
 }
 
 std::vector<Span> MergeAcross(std::vector<Span> spans, int64_t gap_ns) {
+  // Spans that are near each other overlap once each is lengthened by the gap.
+  // The gap is then taken off the end of each merged span.
   for (Span& span : spans) span.end_ns += gap_ns;
   spans = Merge(std::move(spans));
   for (Span& span : spans) span.end_ns -= gap_ns;
@@ -48,7 +50,8 @@ std::vector<Span> Subtract(std::span<const Span> a, std::span<const Span> b) {
   std::vector<Span> rest;
   size_t j = 0;
   for (Span span : a) {
-    // Spans of `a` come in order, so what ends before this one is done with.
+    // The spans of `a` are sorted, so spans of `b` that end before this one are
+    // no longer needed.
     while (j < b.size() && b[j].end_ns <= span.begin_ns) ++j;
     for (size_t k = j; k < b.size() && b[k].begin_ns < span.end_ns; ++k) {
       if (b[k].begin_ns > span.begin_ns) {
@@ -63,6 +66,7 @@ std::vector<Span> Subtract(std::span<const Span> a, std::span<const Span> b) {
 
 std::vector<Span> Clip(std::span<const Span> a, Span window) {
   const auto first =
+      // Disjoint spans are sorted by end as well as by start.
       std::ranges::upper_bound(a, window.begin_ns, {}, &Span::end_ns);
   std::vector<Span> inside;
   for (auto it = first; it != a.end() && it->begin_ns < window.end_ns; ++it) {

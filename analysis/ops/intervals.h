@@ -19,21 +19,22 @@ struct Span {
 // Returns the union of `spans` as a disjoint list. `spans` may come in any
 // order; empty and reversed spans are dropped. O(n log n), O(n) if sorted.
 std::vector<Span> Merge(std::vector<Span> spans);
-// The same, but spans that begin up to `gap_ns` behind another one become one.
+// Like Merge(), but also joins spans that are at most `gap_ns` apart.
 std::vector<Span> MergeAcross(std::vector<Span> spans, int64_t gap_ns);
 
 // REQUIRES for all functions below: list arguments are disjoint.
 
-// What lies in both lists, and what lies in `a` but not in `b`; both disjoint.
+// Intersect() returns what lies in both lists, Subtract() what lies in `a` but
+// not in `b`. Both results are disjoint.
 std::vector<Span> Intersect(std::span<const Span> a, std::span<const Span> b);
 std::vector<Span> Subtract(std::span<const Span> a, std::span<const Span> b);
 
-// The parts of `a` inside `window`.
+// Returns the parts of `a` inside `window`.
 std::vector<Span> Clip(std::span<const Span> a, Span window);
 
-// The total length in ns, of all of `a` or of its parts inside `window`.
-// LengthIn finds the window by binary search, so many windows can be asked of
-// a long list.
+// Returns the total length in ns: Length() of all of `a`, LengthIn() of the
+// parts of `a` inside `window`. LengthIn() finds the window by binary search,
+// so calling it for many windows of a long list is cheap.
 int64_t Length(std::span<const Span> a);
 int64_t LengthIn(std::span<const Span> a, Span window);
 

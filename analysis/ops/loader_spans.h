@@ -11,8 +11,8 @@
 
 namespace stepscope {
 
-// Tells the ranges that mark the taking of a batch: those of loaders. A run
-// without any may mark its loading as a phase instead.
+// True for ranges in which a batch is taken: those of data loaders, or, if the
+// run has no loader ranges, phases named "data".
 class TakesBatch {
  public:
   // `trace` must outlive this.

@@ -7,7 +7,7 @@
 namespace stepscope {
 namespace {
 
-// Scalars, lists and None have type names without an element size.
+// Scalars, lists and None also have type names, but no element size.
 TensorShape ShapeOf(const Trace& trace, const Argument& argument) {
   if (ElementBytes(trace.name(argument.type)) <= 0) return {};
   return {argument.dims, argument.type};
@@ -44,7 +44,7 @@ bool TakesCutList(const Trace& trace, RowId op) {
          trace.name(arguments[0].type).starts_with("TensorList");
 }
 
-// More than half, because single weights may have either order for other
+// More than half, because a single weight may have either order for other
 // reasons.
 bool HasChannelsLastWeights(const Trace& trace) {
   int64_t known = 0, last = 0;
@@ -53,7 +53,8 @@ bool HasChannelsLastWeights(const Trace& trace) {
     const std::vector<Argument>& list = trace.op_inputs()[op.inputs].arguments;
     if (list.size() < 2 || list[1].strides.size() != 4) continue;
     const Argument& weight = list[1];
-    // With one channel, or a 1 x 1 kernel, both orders have the same strides.
+    // With one input channel or a 1 x 1 kernel, both orders can have the same
+    // strides.
     if (weight.dims.size() != 4 || weight.dims[1] <= 1 ||
         weight.dims[2] * weight.dims[3] <= 1)
       continue;

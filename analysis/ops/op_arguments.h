@@ -11,12 +11,12 @@
 
 namespace stepscope {
 
-using Dims = std::vector<int64_t>;  // sizes of a tensor
+using Dims = std::vector<int64_t>;  // the sizes of a tensor
 
 // The sizes and element type of a tensor argument.
 struct TensorShape {
   Dims dims;        // empty for a scalar tensor
-  NameId type = 0;  // "float", "c10::Half"; 0: not a tensor, unknown
+  NameId type = 0;  // "float", "c10::Half"; 0: not a tensor, or unknown
   bool operator==(const TensorShape&) const = default;
   bool known() const { return type != 0; }
 };
@@ -30,8 +30,8 @@ TensorShape TensorArgument(const Trace& trace, RowId op, size_t index);
 // and sizes of `tensor`.
 bool Takes(const Trace& trace, RowId op, const TensorShape& tensor);
 
-// True if the first argument of `op` is a list of tensors without their sizes:
-// PyTorch's profiler records none of lists with more than 30 tensors
+// True if the first argument of `op` is a list of tensors recorded without
+// sizes: PyTorch's profiler drops the sizes of lists of more than 30 tensors
 // (TENSOR_LIST_DISPLAY_LENGTH_LIMIT, as of torch 2.11).
 bool TakesCutList(const Trace& trace, RowId op);
 
@@ -39,18 +39,19 @@ bool TakesCutList(const Trace& trace, RowId op);
 // weights in channels-last order. False if no strides were recorded.
 bool HasChannelsLastWeights(const Trace& trace);
 
-// "[512, 128]".
+// Returns, for example, "[512, 128]".
 std::string InBrackets(const Dims& dims);
 
-// 1 without sizes, as a scalar has.
+// Returns the product of the sizes; 1 for the empty sizes of a scalar.
 int64_t ElementsIn(const Dims& dims);
-// Number of elements of `tensor`; 0 if it is not known.
+// Returns the number of elements of `tensor`; 0 if it is not known.
 int64_t ElementsOf(const TensorShape& tensor);
-// Size in bytes; 0 if the tensor or the size of its element type is not known.
+// Returns the size in bytes; 0 if the tensor or the size of its element type is
+// not known.
 int64_t BytesOf(const Trace& trace, const TensorShape& tensor);
 
-// The tensor that a copying op reads: the second argument of aten::copy_, the
-// first of aten::to and aten::_to_copy.
+// Returns the tensor that a copying op reads: the second argument of
+// aten::copy_, the first argument of aten::to and aten::_to_copy.
 TensorShape SourceOf(const Trace& trace, RowId op);
 
 }  // namespace stepscope

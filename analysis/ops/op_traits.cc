@@ -11,8 +11,8 @@ namespace stepscope {
 namespace {
 
 // Ops that make views, ask for sizes or allocate without computing. "to",
-// "contiguous" and "zeros" are here because their work, if there is any, is a
-// child op (copy_, zero_) that is counted itself.
+// "contiguous" and "zeros" are listed because any work they do happens in a
+// child op (copy_, zero_), which is counted itself.
 constexpr auto kBookkeeping =
     std::to_array<std::string_view>({"alias",        "as_strided",
                                      "as_strided_",  "chunk",
@@ -41,8 +41,9 @@ constexpr auto kBookkeeping =
                                      "new_zeros",    "_reshape_alias",
                                      "_unsafe_view"});
 
-// Ops that compute in their own body although they also call other ops, such as
-// a copy into the layout of the kernel. Names of ATen as of torch 2.x.
+// Ops that compute in their own body although they also call other ops, for
+// example to copy an input into the layout that the kernel needs. Names of ATen
+// as of torch 2.x.
 constexpr auto kKernels = std::to_array<std::string_view>(
     {"addmm",
      "baddbmm",
@@ -139,7 +140,8 @@ constexpr auto kParallel = std::to_array<std::string_view>(
      "zero",
      "_scaled_dot_product_flash_attention_for_cpu"});
 
-// Convolutions, matrix products and attention: what makes a forward pass.
+// Convolutions, matrix products and attention, the ops that make up a forward
+// pass.
 constexpr auto kMatmul = std::to_array<std::string_view>(
     {"addmm", "baddbmm", "bmm", "conv1d", "conv2d", "conv3d", "convolution",
      "_convolution", "convolution_backward", "cudnn_convolution", "linear",
@@ -186,8 +188,8 @@ bool IsCompiling(std::string_view name) {
          Contains(name, "torch/_dynamo/convert_frame.py");
 }
 
-// AccumulateGrad and the backward formulas call ordinary operators, whose names
-// do not show where they belong.
+// Walks up, because AccumulateGrad and the backward formulas call ordinary
+// operators, whose names do not show that they belong to the backward pass.
 RowId NodeAround(const Trace& trace, RowId op) {
   while (op != kNone && trace.ops()[op].kind != OpKind::kBackward) {
     op = trace.ops()[op].parent;
@@ -197,8 +199,8 @@ RowId NodeAround(const Trace& trace, RowId op) {
 
 namespace {
 
-// True with anomaly mode: backward nodes search for NaN. Ops then keep stack
-// traces in their own time, however long that takes.
+// True if anomaly mode is on, which shows as backward nodes that search for
+// NaN. Each op then records a stack trace in its own time, which may take long.
 bool KeepsStackTraces(const Trace& trace) {
   return std::ranges::any_of(trace.ops(), [&](const Op& op) {
     return op.parent != kNone &&
@@ -225,12 +227,12 @@ OpTree::OpTree(const Trace& trace) : trace_(trace) {
     }
     if (ops[row].thread != kNone) by_thread_[ops[row].thread].push_back(row);
   }
-  // Outer ops come first in the table, so a backward sweep over the rows meets
-  // children before their parents. Whether anything below an op does more than
-  // bookkeeping: then its own time is dispatching.
+  // Outer ops come first in the table, so this backward loop meets children
+  // before their parents. work_below: something below the op does more than
+  // bookkeeping, so the op's own time is dispatching.
   std::vector<bool> work_below(ops.size());
   const bool keeps_stacks = KeepsStackTraces(trace);
-  // What is left of each op's time for its own work.
+  // Each op's own time, less what calling its children can cost.
   std::vector<int64_t> own_ns(ops.size());
   computes_.resize(ops.size());
   for (RowId row = static_cast<RowId>(ops.size()); row-- > 0;) {
@@ -241,6 +243,8 @@ OpTree::OpTree(const Trace& trace) : trace_(trace) {
                      (!work_below[row] || name.kernel ||
                       (!keeps_stacks && own_ns[row] + length > kOpCallNs));
     if (op.parent == kNone) continue;
+    // Each call may cost its caller kOpCallNs. Own time beyond all these calls,
+    // and beyond kOpCallNs for the op itself, is computing.
     own_ns[op.parent] -= length + kOpCallNs;
     if (work_below[row] || !name.bookkeeping) {
       work_below[op.parent] = true;
@@ -261,6 +265,8 @@ std::span<const RowId> OpTree::inside(RowId op) const {
   const RowId thread = trace_.ops()[op].thread;
   if (thread == kNone) return {};
   const std::span<const RowId> rows = by_thread_[thread];
+  // The rows of a thread are ascending: the table is in time order, outer ops
+  // first.
   const auto first = std::ranges::lower_bound(rows, op);
   return {first, std::ranges::lower_bound(
                      first, rows.end(), trace_.ops()[op].end_ns, {},

@@ -1,5 +1,5 @@
-// OpTraits: what the name of an operator says about it. OpTree adds what its
-// place in the call tree says: whether its own time is computing or
+// OpTraits describes an operator by its name alone. OpTree adds what follows
+// from the op's place in the call tree: whether its own time is computing or
 // dispatching, and whether it is part of a backward pass.
 #pragma once
 
@@ -14,12 +14,13 @@
 
 namespace stepscope {
 
-// What calling an op costs besides its work, at most: some 5 to 20 us in
-// PyTorch's dispatcher and autograd. An op pays it for itself, and spends it on
-// each op that it calls; what its own time has beyond that is computing.
+// The most that calling an op costs besides its work: PyTorch's dispatcher and
+// autograd take some 5 to 20 us. An op pays this once for itself and once for
+// each op that it calls. Any own time beyond that is computing.
 inline constexpr int64_t kOpCallNs = 20'000;
 
-// Each flag is a list of names in op_traits.cc; an unlisted op has none.
+// Each flag stands for a list of names in op_traits.cc. Unlisted ops have no
+// flag.
 struct OpTraits {
   bool bookkeeping = false;    // views, sizes, empty allocations: no arithmetic
   bool kernel = false;         // computes in its own body even if it calls ops
@@ -33,13 +34,14 @@ struct OpTraits {
 // `name` as recorded: "aten::addmm", "c10d::allreduce_".
 OpTraits TraitsOf(std::string_view name);
 
-// True if a range or Python function of that name belongs to torch.compile at
-// work. Dynamo opens a range "NAME (dynamo_timed)" around each of its phases,
-// and enters convert_frame.py only for code that it has not compiled yet.
+// True if a range or Python function of that name shows torch.compile
+// compiling. Dynamo opens a range "NAME (dynamo_timed)" around each of its
+// phases, and enters convert_frame.py only for code that it has not compiled
+// yet.
 bool IsCompiling(std::string_view name);
 
-// Returns the innermost autograd node or range of the engine around `op`, which
-// may be `op` itself; kNone if there is none, or `op` is kNone.
+// Returns the innermost autograd node or engine range around `op`, which may be
+// `op` itself; kNone if there is none, or `op` is kNone.
 RowId NodeAround(const Trace& trace, RowId op);
 
 // The traits of all ops of one Trace and their place in the call tree. Reads
@@ -49,13 +51,13 @@ class OpTree {
  public:
   explicit OpTree(const Trace& trace);
 
-  // `op` is a row of trace.ops() in all of these.
+  // REQUIRES for all of these: `op` is a row of trace.ops().
   const OpTraits& traits(RowId op) const {
     return traits_[trace_.ops()[op].name];
   }
   // True if the time of `op` outside its child ops is spent computing: the op
-  // is a leaf, or all ops below it are bookkeeping, or its name says that it
-  // computes, or it takes longer than calling these ops can. Never true for
+  // is a leaf, all ops below it are bookkeeping, its name says that it
+  // computes, or it takes longer than calling its child ops can. Never true for
   // autograd nodes, which only call operators.
   bool computes(RowId op) const { return computes_[op]; }
   // True for autograd nodes, the engine's ranges, and all ops below them.
@@ -64,7 +66,7 @@ class OpTree {
   std::span<const RowId> of_thread(RowId thread) const {
     return by_thread_[thread];
   }
-  // Of these, the ones that begin in `window`.
+  // The ops of the thread that start in `window`.
   std::span<const RowId> of_thread(RowId thread, Span window) const;
   // `op` and the ops inside it, in time order; empty for an op whose thread is
   // not known.

@@ -1,6 +1,6 @@
-// MergeSortedParts(): puts rows of several sorted tables into one order. This
-// is cheaper than sorting all rows where one table holds most of them, as
-// kernels do among the device activities.
+// MergeSortedParts(): merges rows of several sorted tables into one order.
+// Cheaper than sorting all rows if one table holds most of them, as kernels do
+// among the device activities.
 #pragma once
 
 #include <algorithm>
@@ -11,9 +11,9 @@
 
 namespace stepscope {
 
-// Sorts `rows` by `key` (a member pointer or a callable), stably.
-// REQUIRES: `rows` consists of consecutive parts, each sorted by `key`; `ends`
-// holds the index behind each part, the last one being rows.size().
+// Sorts `rows` by `key` (a member pointer or a callable), stably. REQUIRES:
+// `rows` consists of consecutive parts, each sorted by `key`; `ends` holds the
+// end index of each part, and the last end is rows.size().
 template <typename Row, typename Key>
 void MergeSortedParts(std::vector<Row>& rows,
                       std::initializer_list<size_t> ends, Key key) {

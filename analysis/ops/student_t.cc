@@ -17,8 +17,8 @@ constexpr std::array k95 = {12.706, 4.303, 3.182, 2.776, 2.571, 2.447,
 double StudentT(size_t degrees, Within within) {
   const auto& table = within == Within::k90 ? k90 : k95;
   if (degrees <= table.size()) return table[std::max<size_t>(degrees, 1) - 1];
-  // The first terms of the expansion around the normal distribution
-  // (Abramowitz and Stegun, 26.7.5), within 0.001 from here on.
+  // The first terms of the expansion around the normal distribution (Abramowitz
+  // and Stegun, 26.7.5), accurate to 0.001 for this many degrees.
   const double z = within == Within::k90 ? 1.6449 : 1.9600;
   const auto n = static_cast<double>(degrees);
   return z + (z * z * z + z) / (4 * n) +

@@ -1,6 +1,6 @@
 // Student's t: how far the mean of a few values may be off. Two standard errors
-// are enough only for many values; the standard deviation of a few is itself
-// uncertain.
+// are enough only for many values. With few values the standard deviation is
+// itself uncertain, so the interval must be wider.
 #pragma once
 
 #include <cstddef>
@@ -12,7 +12,8 @@ namespace stepscope {
 enum class Within { k90, k95 };
 
 // Returns the factor that turns a standard error into half of that interval.
-// REQUIRES: `degrees` (values less one, of one mean) is at least 1.
+// REQUIRES: `degrees` (the number of values less one, for a mean) is at least
+// 1.
 double StudentT(size_t degrees, Within within);
 
 }  // namespace stepscope

@@ -16,14 +16,15 @@
 namespace stepscope {
 namespace {
 
-// A call that takes longer waited for something: a launch takes less.
+// A runtime call that takes longer than a launch can was waiting for something.
 constexpr int64_t kLaunchNs = 20'000;
-// A host thread is in one call at a time, and few threads make calls.
+// How many calls to look back for one that is still open. A host thread is in
+// one call at a time, and few threads make calls.
 constexpr int kThreadsInCalls = 16;
 
-// After these no rank has the result before all have contributed, so they end
-// at the same moment everywhere and serve to align clocks. A broadcast's root
-// may leave early.
+// True if no rank has the result before all ranks have contributed. Such a
+// collective ends at the same moment on all ranks, so it can align clocks. The
+// root of a broadcast, in contrast, may leave early.
 bool EndsTogether(CollectiveKind kind) {
   return kind == CollectiveKind::kAllReduce ||
          kind == CollectiveKind::kAllGather ||
@@ -31,8 +32,8 @@ bool EndsTogether(CollectiveKind kind) {
          kind == CollectiveKind::kAllToAll;
 }
 
-// Says of a device when a collective could have begun, and when it held up what
-// follows.
+// Finds, for one device, when a collective could have begun and for how long it
+// held up the work after it.
 class DeviceProgress {
  public:
   DeviceProgress(const Trace& trace, int32_t device) : trace_(trace) {
@@ -65,15 +66,19 @@ class DeviceProgress {
           {trace.runtime_calls()[kernel.call].begin_ns, kernel.end_ns});
     }
     std::ranges::sort(launched_);
+    // Make the ends ascending, so that ReadyNs() can find by binary search when
+    // all kernels launched before some time have ended.
     for (size_t i = 1; i < launched_.size(); ++i) {
       launched_[i].second =
           std::max(launched_[i].second, launched_[i - 1].second);
     }
   }
 
-  // The collective begins after its launch and after what the compute stream
-  // was given before it: its input.
+  // Returns when the collective could begin: after its launch, and after all
+  // kernels that were launched before it on the compute stream, which produce
+  // its input.
   int64_t ReadyNs(const Collective& one) const {
+    // If the launch was not recorded, assume that it could not begin earlier.
     const RowId call = trace_.kernels()[one.kernel].call;
     if (call == kNone) return one.moved.begin_ns;
     const int64_t launch = trace_.runtime_calls()[call].begin_ns;
@@ -84,14 +89,17 @@ class DeviceProgress {
     return std::min(std::max(launch, input), one.moved.begin_ns);
   }
 
-  // Nothing computes when the collective ends, and what comes next was already
-  // launched, or the host was held up until then.
+  // Returns how long the collective held up the device, or 0. It held it up if
+  // nothing computes when the collective ends, and either the next work was
+  // already launched or the host was waiting until then.
   int64_t StalledNs(const Collective& one, int64_t ready_ns) const {
     const int64_t end = one.moved.end_ns;
     const auto after = std::ranges::upper_bound(busy_, end, {}, &Span::end_ns);
     if (after != busy_.end() && after->begin_ns < end) return 0;
     const auto next = std::ranges::lower_bound(
         nexts_, std::pair<int64_t, int64_t>{end, INT64_MIN});
+    // If the next work was launched after the end, the host was late, not the
+    // collective.
     const bool was_queued = next != nexts_.end() && next->second < end;
     if (!was_queued && !HostWaits(end)) return 0;
     const int64_t computed =
@@ -121,13 +129,13 @@ class DeviceProgress {
 
   const Trace& trace_;
   std::vector<Span> busy_;  // with anything but collectives
-  // Of the same activities: begin and launch.
+  // The same activities: (start, launch).
   std::vector<std::pair<int64_t, int64_t>> nexts_;
-  // Launch, and the end of all that the compute stream has been given by then.
+  // (Launch, end of all kernels launched on the compute stream up to then).
   std::vector<std::pair<int64_t, int64_t>> launched_;
 };
 
-// The same for a CPU-only run, where the training thread waits.
+// The same for a CPU-only run, in which the training thread waits.
 class HostProgress {
  public:
   explicit HostProgress(const AnalysisContext& context) {
@@ -168,8 +176,8 @@ class Digester {
             : &m_.trace.communications()[one.communication];
     FnvHasher hash;
     hash.Add(m_.trace.name(one.group));
-    // Two groups of the same ranks, such as all of them and the data-parallel
-    // ones, are used from different streams.
+    // Two groups with the same ranks (such as the world and the data-parallel
+    // group) run on different streams, so the description must tell them apart.
     if (call != nullptr) hash.Add(m_.trace.name(call->group_description));
     hash.Add(static_cast<int64_t>(one.kind));
     hash.Add(one.integer ? 1 : 0);
@@ -241,15 +249,15 @@ class Digester {
   std::unordered_map<uint64_t, size_t> groups_;
 };
 
-// Keeps the collectives of the first steps, as many as a digest may have. All
-// ranks keep the same steps, because they run the same collectives. A loss says
-// what was cut.
+// Keeps only the collectives of the first steps, at most kMostRankCollectives.
+// All ranks keep the same steps, because they run the same collectives. Reports
+// what was cut as a loss.
 void LimitCollectives(std::vector<RankCollective>& list, Report& report) {
   if (list.size() <= kMostRankCollectives) return;
   const size_t all = list.size();
   size_t kept = kMostRankCollectives;
   while (kept > 0 && list[kept - 1].step == list[kept].step) --kept;
-  if (kept == 0) kept = kMostRankCollectives;  // of one huge step
+  if (kept == 0) kept = kMostRankCollectives;  // a single huge step
   list.resize(kept);
   report.losses.push_back(
       {.name = "collectives-cut",

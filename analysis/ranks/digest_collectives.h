@@ -1,5 +1,5 @@
-// What a digest keeps of the collectives of its rank, so that they can be
-// compared with those of other ranks and replayed together with them.
+// The collectives that the digest of a rank keeps, so that they can be compared
+// with those of other ranks and replayed together with them.
 #pragma once
 
 #include <stepscope/ranks.h>

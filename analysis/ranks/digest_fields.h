@@ -1,5 +1,5 @@
-// The fields of a RankDigest as proto/rank_digest.proto numbers them: one list
-// for the writer and for the reader, so that they cannot disagree. A visitor is
+// The fields of a RankDigest with the numbers of proto/rank_digest.proto. The
+// writer and the reader share this list, so they cannot disagree. A visitor is
 // called with (field number, member) for each field of a message.
 #pragma once
 
@@ -19,7 +19,7 @@ namespace stepscope {
 template <typename Self, typename T>
 concept Is = std::same_as<std::remove_const_t<Self>, T>;
 
-// What is a whole number in a message.
+// True for types that a message stores as a whole number.
 template <typename T>
 concept DigestNumber = std::is_integral_v<T> || std::is_enum_v<T>;
 
@@ -39,7 +39,7 @@ struct CollectiveColumns {
   std::vector<int64_t> stalled_ns;
 };
 
-// All of a RankDigest but its collectives.
+// A RankDigest, with its collectives as columns.
 struct DigestMessage {
   Report report;
   CollectiveColumns collectives;
@@ -120,7 +120,7 @@ void Visit(Visitor& field, Self& of) {
   field(13, of.memory_bandwidth_bytes_per_s);
 }
 
-// Without the times of the wait steps, which only the rank's own rules read.
+// Leaves out the times of the wait steps, which only the rank's own rules read.
 template <typename Visitor, Is<RunInfo> Self>
 void Visit(Visitor& field, Self& of) {
   field(1, of.name);
@@ -206,7 +206,7 @@ void Visit(Visitor& field, Self& of) {
 template <typename Visitor, Is<Setting> Self>
 void Visit(Visitor& field, Self& of) {
   field(1, of.key);
-  field.OneOf(2, of.value);  // 2 to 5
+  field.OneOf(2, of.value);  // fields 2 to 5, one per type
 }
 
 template <typename Visitor, Is<Finding> Self>
@@ -295,8 +295,8 @@ void Visit(Visitor& field, Self& of) {
   field(7, of.calls_per_step);
 }
 
-// Without the critical path, memory peaks and the whole run, which a report of
-// all ranks does not use.
+// Leaves out the critical path, memory peaks and the whole run, which a report
+// of all ranks does not use.
 template <typename Visitor, Is<Report> Self>
 void Visit(Visitor& field, Self& of) {
   field(1, of.run);

@@ -1,5 +1,5 @@
-// Protobuf's wire format, as far as a digest needs it: numbers, bytes, and
-// fixed-size numbers, each behind a key of field number and type.
+// The parts of Protobuf's wire format that a digest needs: numbers, bytes, and
+// fixed-size numbers. Each follows a key of field number and type.
 #pragma once
 
 #include <bit>
@@ -37,7 +37,7 @@ inline void PutBytes(int field, std::string_view bytes, std::string& out) {
   out += bytes;
 }
 
-// Small for numbers near 0, negative ones included.
+// Maps numbers near 0, negative ones included, to small unsigned numbers.
 inline uint64_t ZigZag(int64_t value) {
   return static_cast<uint64_t>(value) << 1 ^ static_cast<uint64_t>(value >> 63);
 }
@@ -45,7 +45,7 @@ inline int64_t UnZigZag(uint64_t value) {
   return static_cast<int64_t>(value >> 1 ^ (~(value & 1) + 1));
 }
 
-// Takes a number from the front of `rest`; false if there is none.
+// Takes a number from the front of `rest`. Returns false if there is none.
 inline bool TakeVarint(std::string_view& rest, uint64_t& value) {
   value = 0;
   for (int shift = 0; shift < 64 && !rest.empty(); shift += 7) {
@@ -69,12 +69,12 @@ inline bool TakeFixed(std::string_view& rest, size_t bytes, uint64_t& value) {
 struct WireField {
   int number = 0;
   WireType type = WireType::kVarint;
-  uint64_t value = 0;      // of numbers
-  std::string_view bytes;  // of kBytes
+  uint64_t value = 0;      // if a number
+  std::string_view bytes;  // if kBytes
 };
 
-// Takes a field from the front of `rest`; false if it is cut off or of a type
-// that protobuf no longer has.
+// Takes a field from the front of `rest`. Returns false if it is cut off or has
+// a type that protobuf no longer uses.
 inline bool TakeField(std::string_view& rest, WireField& field) {
   uint64_t key = 0;
   if (!TakeVarint(rest, key) || key >> 3 == 0 || key >> 32 != 0) return false;

@@ -1,5 +1,5 @@
-// FNV-1a of 64 bits. Unlike std::hash it is the same on every build and host,
-// and it finds every change of a single byte and nearly every other one.
+// 64-bit FNV-1a. Unlike std::hash it gives the same value on every build and
+// host. It detects every change of a single byte and nearly every other change.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,8 @@ namespace stepscope {
 
 inline constexpr uint64_t kFnvOfNothing = 0xcbf29ce484222325;
 
-// The hash of `bytes`, or of what `hash` is the hash of, followed by `bytes`.
+// Returns the hash of `bytes`, or, given the `hash` of earlier bytes, the hash
+// of those followed by `bytes`.
 inline uint64_t FnvHash(std::string_view bytes, uint64_t hash = kFnvOfNothing) {
   for (char c : bytes) {
     hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3;

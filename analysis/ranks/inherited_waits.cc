@@ -5,7 +5,9 @@
 namespace stepscope {
 namespace {
 
-// More waits than this between two collectives of one group are not traced.
+// Waits that are kept per rank. Older ones are dropped, so after more waits
+// than this between two collectives of a group the delay is underestimated.
+// Both queries scan the list, so this also bounds their time.
 constexpr size_t kMostWaits = 256;
 
 }  // namespace
@@ -13,7 +15,7 @@ constexpr size_t kMostWaits = 256;
 InheritedWaits::Delay InheritedWaits::Of(size_t rank, size_t group) const {
   const OfRank& of = ranks_[rank];
   const auto seen = of.seen.find(group);
-  // Before the first one nothing is known of the group.
+  // Before the group's first collective nothing is known.
   if (seen == of.seen.end()) return {};
   Delay delay;
   double largest = 0;

@@ -1,5 +1,5 @@
-// Who made a rank late: a rank that waited in one group arrives late in its
-// other groups, without being slow.
+// InheritedWaits finds out which rank made another rank late: a rank that
+// waited in one group arrives late in its other groups without being slow.
 #pragma once
 
 #include <cstddef>
@@ -16,16 +16,16 @@ class InheritedWaits {
 
   struct Delay {
     double ns = 0;
-    size_t source = SIZE_MAX;  // the rank that caused most of it, an index
+    size_t source = SIZE_MAX;  // index of the rank that caused most of it
   };
-  // What the rank has waited in other groups since its last collective of
-  // `group`.
+  // Returns how long the rank has waited in other groups since its last
+  // collective of `group`.
   Delay Of(size_t rank, size_t group) const;
-  // What the rank has waited in all groups so far in `step`; the source is that
-  // of its longest wait in another group than `group`.
+  // Returns how long the rank has waited in all groups so far in `step`. The
+  // source is that of its longest wait in any group but `group`.
   Delay InStep(size_t rank, int64_t step, size_t group) const;
-  // The rank takes part in a collective of `group`, at which it waits `ns` for
-  // `source` (0: not at all). In order of time.
+  // Records that the rank takes part in a collective of `group`, at which it
+  // waits `ns` for `source` (0 ns: it does not wait). Call in order of time.
   void Add(size_t rank, int64_t step, size_t group, size_t source, double ns);
 
  private:
@@ -35,9 +35,10 @@ class InheritedWaits {
     double ns = 0;
   };
   struct OfRank {
-    std::deque<Wait> waits;                   // the latest
-    size_t dropped = 0;                       // before these
-    std::unordered_map<size_t, size_t> seen;  // waits before each group's last
+    std::deque<Wait> waits;  // the latest
+    size_t dropped = 0;      // number of earlier waits
+    // By group: how many waits came before the rank's last collective in it.
+    std::unordered_map<size_t, size_t> seen;
   };
   std::vector<OfRank> ranks_;
 };

@@ -18,30 +18,30 @@
 namespace stepscope {
 namespace {
 
-// As for the replay of one rank: what misses the recording by more predicts
-// nothing.
+// As in the replay of one rank: a replay that misses the recorded step by more
+// than this share predicts nothing.
 constexpr double kMostError = 0.03;
-// Per-step gains need steps.
+// Gains are means over steps, so a few steps are needed.
 constexpr size_t kLeastSteps = 3;
-// Of all ranks together: some 500 MB.
+// Of all ranks together. This many take some 500 MB.
 constexpr size_t kMostCollectives = 5'000'000;
 constexpr double kNever = std::numeric_limits<double>::infinity();
 
-// One collective on one rank, in ns of this rank's own work: time in which it
-// only waited is left out.
+// One collective on one rank. Times count the ns of this rank's own work: time
+// in which it only waited is left out.
 struct Item {
   size_t collective = 0;   // index into World::transfers
-  double ready = 0;        // its data are ready
-  double joined = kNever;  // nothing is left to do without it; kNever: it is
-                           // never waited for
+  double ready = 0;        // when its data are ready
+  double joined = kNever;  // when the rank can do nothing more without it;
+                           // kNever: the rank never waits for it
 };
 using Program = std::vector<Item>;
 
 struct Transfer {
   size_t ranks = 0;
   int64_t step = 0;
-  double ns = 0;             // once all are there
-  size_t before = SIZE_MAX;  // its neighbours in its group
+  double ns = 0;             // duration once all ranks are there
+  size_t before = SIZE_MAX;  // the neighbours in its process group
   size_t after = SIZE_MAX;
   double recorded_end = 0;
 };
@@ -51,7 +51,8 @@ struct World {
   std::vector<Program> programs;  // by index of the rank
 };
 
-// What each collective of a rank is, without the ranks of its group.
+// For each collective of a rank: kind, whether of integers, and group size. Two
+// ranks with the same shape run the same program, perhaps in different groups.
 using Shape = std::vector<std::tuple<std::string, bool, int32_t>>;
 
 class Recording {
@@ -81,8 +82,11 @@ class Recording {
                                  .recorded_end = end});
       order.push_back({end, m});
     }
-    // Collectives of one group run one after the other.
+    // Collectives of one process group run one after the other.
     std::ranges::sort(order);
+    // RankCollective::group differs by kind of operation, but all kinds of one
+    // process group take turns. So identify the process group by its ranks and
+    // description.
     std::map<std::tuple<std::string, std::string, int32_t>, size_t> last;
     for (const auto& [end, m] : order) {
       const GroupTraffic* group =
@@ -130,17 +134,19 @@ class Recording {
   Program ProgramOf(size_t r,
                     const std::unordered_map<size_t, size_t>& matched) const {
     const std::vector<RankCollective>& list = ranks_[r].collectives;
-    // When the rank stood still, merged; and how long until then.
+    // When the rank stood still.
     std::vector<std::pair<double, double>> stalls;
     for (size_t i = 0; i < list.size(); ++i) {
-      // Of collectives that were not matched the wait counts as work.
+      // If a collective was not matched, the wait for it counts as work.
       if (list[i].stalled_ns <= 0 || !matched.contains(i)) continue;
       stalls.push_back(
           {At(r, list[i].end_ns - list[i].stalled_ns), At(r, list[i].end_ns)});
     }
+    // Collectives on several streams may hold up the rank at the same time.
+    // Merge their stalls, so that this time counts once.
     std::ranges::sort(stalls);
     std::vector<std::tuple<double, double, double>>
-        merged;  // and stalled so far
+        merged;  // (start, end, stalled before start)
     double so_far = 0;
     for (const auto& [begin, end] : stalls) {
       if (!merged.empty() && begin <= std::get<1>(merged.back())) {
@@ -152,6 +158,9 @@ class Recording {
       merged.push_back({begin, end, so_far});
       so_far += end - begin;
     }
+    // Translates a time on the clock into the work that the rank has done by
+    // then. It subtracts all stalls before that time, and of a stall still
+    // going on the part that has passed.
     const auto work = [&](double ns) {
       const auto after = std::ranges::upper_bound(
           merged, ns, {}, [](const auto& stall) { return std::get<0>(stall); });
@@ -188,7 +197,7 @@ double MeanOf(const std::vector<double>& values) {
 }
 
 struct Outcome {
-  std::vector<double> step_ns;  // between the ends of two steps
+  std::vector<double> step_ns;  // from the end of one step to the next
   std::vector<int64_t> last;    // how often each rank was last
   double mean() const { return MeanOf(step_ns); }
 };
@@ -205,8 +214,11 @@ class Simulation {
     }
   }
 
-  // Nothing if there is no order to run it in.
+  // Returns nullopt if the ranks would wait for each other forever.
   std::optional<Outcome> Run() {
+    // Each rank runs until it joins a collective whose end is not known yet.
+    // Rounds continue as long as some rank gets further. If no rank does and
+    // ends are still missing, the ranks wait for each other in a circle.
     std::vector<size_t> next(events_.size());
     std::vector<double> delay(events_.size(), 0);
     for (bool moved = true; moved;) {
@@ -235,6 +247,7 @@ class Simulation {
     Outcome outcome;
     outcome.last = last_;
     for (auto it = ends.begin(); it != ends.end(); ++it) {
+      // The first step has no step before it, so its length is unknown.
       if (it == ends.begin()) continue;
       outcome.step_ns.push_back(it->second - std::prev(it)->second);
     }
@@ -262,6 +275,8 @@ class Simulation {
       }
     }
     std::ranges::stable_sort(events, [](const Event& a, const Event& b) {
+      // A rank whose data are ready contributes them even if it starts to wait
+      // at the same moment. Joining first could make it wait for itself.
       return a.at != b.at ? a.at < b.at : a.joins < b.joins;
     });
     return events;
@@ -274,7 +289,7 @@ class Simulation {
       state.ready = ns;
       state.last = rank;
     }
-    // It may be what those after it waited for.
+    // The collectives after it in its group may have waited for it.
     for (; m != SIZE_MAX; m = world_.transfers[m].after) {
       const Transfer& transfer = world_.transfers[m];
       const double before =
@@ -303,8 +318,8 @@ double RecordedStepNs(const World& world) {
 
 using Pick = std::function<double(std::vector<double>)>;
 
-// The program of `slow` with the time that each piece of work takes on `peers`:
-// `pick` chooses among them.
+// Returns the program of `slow`, in which each piece of work takes as long as
+// on `peers`. `pick` chooses one value from those of the peers.
 Program Mended(const Program& slow, const std::vector<const Program*>& peers,
                const Pick& pick) {
   Program mended = slow;
@@ -318,7 +333,8 @@ Program Mended(const Program& slow, const std::vector<const Program*>& peers,
     }
     mended[i].ready = slow[0].ready + pick(ready);
     mended[i].joined = kNever;
-    // A rank that the others wait for may never have waited itself.
+    // Needed because a rank that the others wait for may never have waited
+    // itself.
     if (2 * joined.size() >= peers.size()) {
       mended[i].joined =
           std::max(mended[i].ready, slow[0].ready + pick(joined));
@@ -335,7 +351,7 @@ double Most(std::vector<double> values) {
   return *std::ranges::max_element(values);
 }
 
-// The program with all its work `factor` times as long.
+// Returns the program with all its work `factor` times as long.
 Program Scaled(Program program, double factor) {
   const double begin = program[0].ready;
   for (Item& item : program) {
@@ -347,7 +363,8 @@ Program Scaled(Program program, double factor) {
   return program;
 }
 
-// The world in which each of these ranks has the mean of their work.
+// Returns the world in which each of `ranks` does the mean amount of their
+// work.
 World Balanced(World world, const std::vector<size_t>& ranks) {
   const auto work = [&](size_t r) {
     return world.programs[r].back().ready - world.programs[r][0].ready;
@@ -370,7 +387,8 @@ World Balanced(World world, const std::vector<size_t>& ranks) {
   return world;
 }
 
-// The index of the rank that most waiting is for; SIZE_MAX if nobody waits.
+// Returns the index of the rank that the others wait for most; SIZE_MAX if
+// nobody waits.
 size_t MostWaitedFor(const std::vector<RankDigest>& ranks,
                      const RankComparison& comparison) {
   std::map<int32_t, double> waits;
@@ -385,7 +403,7 @@ size_t MostWaitedFor(const std::vector<RankDigest>& ranks,
   return static_cast<size_t>(found - ranks.begin());
 }
 
-// Two standard errors of the mean difference of `after` and `before`.
+// Two standard errors of the mean of `before` - `after`.
 double NoiseOfGain(const std::vector<double>& before,
                    const std::vector<double>& after) {
   const auto count = static_cast<double>(before.size());
@@ -398,8 +416,9 @@ double NoiseOfGain(const std::vector<double>& before,
   return 2 * std::sqrt(squares / (count - 1) / count);
 }
 
-// Waits that are not seen to hold up what follows are replayed as work, which
-// nobody would be spared: the mean over ranks and steps.
+// Returns the waiting, in ms as a mean over ranks and steps, that the recording
+// does not show to hold up later work. It is replayed as work, so the replay
+// cannot remove it.
 double UnseenMs(const std::vector<RankDigest>& ranks,
                 const RankComparison& comparison) {
   double stalled_ns = 0;
@@ -417,8 +436,8 @@ double UnseenMs(const std::vector<RankDigest>& ranks,
                                        static_cast<double>(comparison.steps));
 }
 
-// Why the ranks cannot be replayed together; "" if they may. `unseen_ms` is
-// that of UnseenMs().
+// Returns why the ranks cannot be replayed together; "" if they can.
+// `unseen_ms` is the result of UnseenMs().
 std::string WhyNotReplayed(const std::vector<RankDigest>& ranks,
                            const RankComparison& comparison, double unseen_ms) {
   if (!comparison.pipelines.empty() ||
@@ -440,7 +459,7 @@ std::string WhyNotReplayed(const std::vector<RankDigest>& ranks,
              : "";
 }
 
-// The world with the change: as expected, and at its best and worst.
+// The replay with the change: as expected, and at its best and worst.
 struct Changed {
   std::optional<Outcome> after, fastest, slowest;
 };
@@ -492,6 +511,8 @@ void MendSlowest(const std::vector<RankDigest>& ranks,
   }
   const Program& own = world.programs[slow];
   const Shape shape = recording.ShapeOf(slow, own);
+  // With equal shapes, item i of both programs is the same collective. Mended()
+  // relies on that.
   std::vector<size_t> peers;
   for (size_t r = 0; r < ranks.size(); ++r) {
     if (r != slow && recording.ShapeOf(r, world.programs[r]) == shape) {
@@ -510,7 +531,7 @@ void MendSlowest(const std::vector<RankDigest>& ranks,
   if (!after || !fastest || !slowest) {
     return cannot("the order of the collectives is unknown");
   }
-  // In terms of the recorded step, whose length the replay misses by `error`.
+  // Scale to the recorded step, whose length the replay misses by `error`.
   const double to_ms = 1e-6 / (1 + error);
   mended.before_ms = before->mean() * to_ms;
   mended.after_ms = std::min(after->mean() * to_ms, mended.before_ms);

@@ -1,10 +1,11 @@
 // All ranks replayed together from their digests.
 //
-// Between two collectives a rank does work of its own, at its own pace. A
-// collective ends on all ranks when its last rank has its data ready, and after
-// the time that the transfer takes; a rank that needs the result stands still
-// until then. What each rank's digest knows of a collective (when its data were
-// ready, and since when the rank only waited) gives the work between them.
+// Between two collectives each rank does work of its own, at its own pace. A
+// collective starts its transfer when the last rank has its data ready, and
+// ends on all ranks when the transfer is done. A rank that needs the result
+// stands still until then. Each rank's digest records when the data of a
+// collective were ready and from when on the rank only waited for it. The work
+// between collectives follows from these times.
 #pragma once
 
 #include <stepscope/ranks.h>
@@ -15,11 +16,12 @@
 
 namespace stepscope {
 
-// Fills in comparison.mended, or comparison.why_not_mended: what the step would
-// be if the rank that most waiting is for took as long for everything as the
-// median of the ranks with the same program; or, if its batches are larger, if
-// it and they had equal ones. `offsets` are those of the clocks, in ns.
-// REQUIRES: comparison.rows, .waits and .pipelines are filled in.
+// Fills in comparison.mended, or comparison.why_not_mended. Predicts the step
+// for one change to the rank that the others wait for most: all its work takes
+// as long as the median of the ranks with the same program; or, if its batches
+// are larger, it and those ranks get equal batches. `offsets` are the clock
+// offsets in ns. REQUIRES: comparison.rows, .waits and .pipelines are filled
+// in.
 void MendSlowest(const std::vector<RankDigest>& ranks,
                  const std::vector<MatchedCollective>& matched,
                  const std::vector<double>& offsets,

@@ -10,6 +10,7 @@
 namespace stepscope {
 namespace {
 
+// (step, group, ordinal)
 using Key = std::tuple<int64_t, uint64_t, int32_t>;
 
 }  // namespace
@@ -66,16 +67,20 @@ std::vector<MatchedCollective> MatchCollectives(
 
 namespace {
 
+// Uses only collectives that end on all ranks at once, or, if there are none
+// (all are broadcasts, say), the others.
 bool ServesClocks(const MatchedCollective& collective, bool some_end_together) {
   return collective.ends_together || !some_end_together;
 }
 
-// By how much the end of a collective lies after the median end, for each of
-// its members.
+// Returns, for each member of the collective, how long after the median end it
+// ended there.
 std::vector<double> AfterTheMedian(const std::vector<RankDigest>& ranks,
                                    const MatchedCollective& collective,
                                    const std::vector<double>& offsets) {
   const auto& [first, index] = collective.members[0];
+  // Times since the epoch in ns need more than the 53 bits of a double.
+  // Differences do not.
   const int64_t base = ranks[first].collectives[index].end_ns;
   std::vector<double> ends;
   for (const auto& [r, i] : collective.members) {
@@ -87,9 +92,9 @@ std::vector<double> AfterTheMedian(const std::vector<RankDigest>& ranks,
   return ends;
 }
 
-// A first estimate from group to group: a rank's clock is known in relation to
-// those of its group, whose ranks link it to other groups. Ranks without such a
-// link keep 0.
+// Makes a first estimate, group by group. A rank's clock is known relative to
+// those of its group, and ranks that are in several groups link these groups.
+// Ranks without any link keep offset 0.
 std::vector<double> OffsetsByGroups(
     const std::vector<RankDigest>& ranks,
     const std::vector<MatchedCollective>& matched, bool some_end_together) {
@@ -102,7 +107,7 @@ std::vector<double> OffsetsByGroups(
       ahead[collective.group][collective.members[k].first].push_back(ends[k]);
     }
   }
-  std::vector<std::map<size_t, double>> groups;  // medians by rank
+  std::vector<std::map<size_t, double>> groups;  // median lateness by rank
   std::vector<std::vector<size_t>> groups_of(ranks.size());
   for (const auto& [group, of_rank] : ahead) {
     for (const auto& [r, list] : of_rank) {
@@ -111,6 +116,9 @@ std::vector<double> OffsetsByGroups(
     groups.emplace_back();
     for (const auto& [r, list] : of_rank) groups.back()[r] = Median(list);
   }
+  // Depth first over the groups. The first group of each connected set fixes
+  // the origin. Each further group is shifted to agree with the ranks already
+  // placed.
   std::vector<double> offsets(ranks.size(), 0);
   std::vector<bool> known(ranks.size()), done(groups.size());
   for (size_t begin = 0; begin < groups.size(); ++begin) {
@@ -133,6 +141,8 @@ std::vector<double> OffsetsByGroups(
       }
     }
   }
+  // Only differences between clocks are known, so the median clock is taken as
+  // right.
   const double middle = Median(offsets);
   for (double& offset : offsets) offset -= middle;
   return offsets;
@@ -148,8 +158,7 @@ std::vector<double> ClockOffsets(const std::vector<RankDigest>& ranks,
   std::vector<std::vector<double>> ahead(ranks.size());
   std::vector<double> offsets =
       OffsetsByGroups(ranks, matched, some_end_together);
-  // The median end depends on the offsets; a second round corrects for the
-  // first.
+  // The median end depends on the offsets, so a second round refines the first.
   for (int round = 0; round < 2; ++round) {
     for (auto& list : ahead) list.clear();
     for (const MatchedCollective& collective : matched) {

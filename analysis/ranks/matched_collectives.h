@@ -1,5 +1,5 @@
-// Which collectives of several ranks are the same one, and how far the clocks
-// of the ranks disagree about them.
+// Finds which collectives of different ranks belong together, and how far the
+// clocks of the ranks disagree about them.
 #pragma once
 
 #include <stepscope/ranks.h>
@@ -21,17 +21,19 @@ struct MatchedCollective {
   bool ends_together = false;
 };
 
-// The groups of RankCollective whose operations are messages between two ranks
-// of a group that the recording names. Ranks of such a group do not take part
-// in all of them, so they cannot be matched by their order.
+// Returns the groups (of RankCollective) that carry messages between two ranks
+// of a larger process group. Ranks do not take part in all messages of their
+// group, so messages cannot be matched by their order.
 std::set<uint64_t> MessageGroups(const RankDigest& rank);
 
-// All that could be matched, without messages; counts the others.
+// Returns all collectives that could be matched, without messages. `unmatched`
+// receives the number of the others.
 std::vector<MatchedCollective> MatchCollectives(
     const std::vector<RankDigest>& ranks, int64_t& unmatched);
 
-// How far each rank's clock is ahead of the median clock, in ns, by the ends of
-// collectives. `residual_ns`: the median disagreement after correction.
+// Returns how far each rank's clock is ahead of the median clock, in ns, judged
+// by the ends of collectives. `residual_ns` receives the median disagreement
+// that remains after correction.
 std::vector<double> ClockOffsets(const std::vector<RankDigest>& ranks,
                                  const std::vector<MatchedCollective>& matched,
                                  double& residual_ns);

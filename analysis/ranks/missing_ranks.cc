@@ -8,7 +8,7 @@ namespace stepscope {
 namespace {
 
 constexpr size_t kRanksNamed = 16;
-// Of a thousand unreadable files each may have a reason of its own.
+// With a thousand unreadable files, each may have its own reason.
 constexpr size_t kReasonsNamed = 20;
 
 // "rank 3", "ranks 1, 2 and 5".
@@ -25,7 +25,7 @@ std::string NamesOf(const std::vector<int32_t>& ranks) {
   return text;
 }
 
-// "does not record" of several ranks: "do not record".
+// Turns "does not record" into "do not record", for several ranks.
 std::string ForSeveral(const std::string& why) {
   constexpr std::pair<std::string_view, std::string_view> kVerbs[] = {
       {"does ", "do "}, {"has ", "have "}};
@@ -48,6 +48,8 @@ Loss LossOf(std::string detail, size_t ranks) {
 void NameMissingRanks(const std::map<int32_t, std::string>& missing,
                       Report& report) {
   std::map<std::string, std::vector<int32_t>> by_reason;
+  // Ranks mostly fail for a common reason, so one line for all of them is
+  // enough.
   for (const auto& [rank, why] : missing) by_reason[why].push_back(rank);
   size_t named = 0;
   std::vector<int32_t> others;

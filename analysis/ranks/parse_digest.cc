@@ -19,11 +19,11 @@ namespace {
 constexpr char kInstead[] =
     "; analyse the trace of the rank instead: stepscope analyze FOLDER";
 
-// A message of two bytes becomes a struct of hundreds, so the number of
-// messages is limited, too. A digest of DigestRank() has some thousands.
+// A message of two bytes becomes a struct of hundreds of bytes, so the number
+// of messages is limited as well. DigestRank() writes some thousands.
 constexpr int64_t kMostMessages = 50'000;
 
-// The largest value of each enum: names of values are looked up by number.
+// The largest value of each enum. Checked because names are looked up by value.
 constexpr int64_t Largest(FindingStatus) {
   return static_cast<int64_t>(FindingStatus::kError);
 }
@@ -40,8 +40,8 @@ constexpr int64_t Largest(Severity) {
   return static_cast<int64_t>(Severity::kError);
 }
 
-// A visitor that makes every field what it is where a message lacks it: 0 or
-// empty. The defaults of the structs are others.
+// A visitor that sets every field to 0 or empty, its value if a message lacks
+// it. The structs have other defaults.
 struct FieldClearer {
   template <typename T>
   void operator()(int, T& value) {
@@ -65,8 +65,8 @@ struct FieldClearer {
 template <typename Message>
 bool ParseMessage(std::string_view bytes, int64_t& budget, Message& message);
 
-// A visitor that gives one field of a message its value. A field that nobody
-// knows is skipped: newer writers may have more.
+// A visitor that stores one field of a message. Unknown fields are skipped,
+// because newer writers may add some.
 class FieldReader {
  public:
   FieldReader(const WireField& wire, int64_t& budget)
@@ -136,6 +136,7 @@ class FieldReader {
   }
   static bool FromBits(uint64_t bits, double& value) {
     value = std::bit_cast<double>(bits);
+    // A single NaN would spread to every mean over the ranks.
     return std::isfinite(value);
   }
 
@@ -174,6 +175,7 @@ class FieldReader {
   bool Read(std::map<std::string, Value>& values) {
     std::pair<std::string, Value> entry;
     if (!Read(entry)) return false;
+    // If keys repeat, the last entry wins, as protobuf defines for maps.
     values.insert_or_assign(std::move(entry.first), std::move(entry.second));
     return true;
   }
@@ -185,6 +187,7 @@ class FieldReader {
 
   template <typename Take>
   bool Packed(Take take) {
+    // Accepts packed lists only, because the writer makes no others.
     if (wire_.type != WireType::kBytes) return false;
     std::string_view rest = wire_.bytes;
     while (!rest.empty()) {
@@ -201,6 +204,8 @@ class FieldReader {
 template <typename Message>
 bool ParseMessage(std::string_view bytes, int64_t& budget, Message& message) {
   if (--budget < 0) return false;
+  // A writer leaves out fields that are 0 or empty, so the struct's own
+  // defaults (such as -1) must not survive.
   FieldClearer clearer;
   Visit(clearer, message);
   while (!bytes.empty()) {
@@ -213,13 +218,14 @@ bool ParseMessage(std::string_view bytes, int64_t& budget, Message& message) {
   return true;
 }
 
-// The sum as if numbers had no end: a damaged digest may hold any.
+// Adds with wrap-around, because a damaged digest may hold any number and
+// signed overflow is undefined.
 int64_t Sum(int64_t a, int64_t b) {
   return static_cast<int64_t>(static_cast<uint64_t>(a) +
                               static_cast<uint64_t>(b));
 }
 
-// False if the columns do not fit each other.
+// Returns false if the columns differ in length.
 bool CollectivesOf(CollectiveColumns& columns,
                    std::vector<RankCollective>& collectives) {
   const size_t count = columns.group.size();
@@ -228,7 +234,7 @@ bool CollectivesOf(CollectiveColumns& columns,
         &columns.duration_ns, &columns.covered_ns}) {
     if (column->size() != count) return false;
   }
-  // Digests of version 0.1 lack these.
+  // Digests of version 0.1 lack these columns.
   for (auto* column :
        {&columns.bytes, &columns.queued_ns, &columns.stalled_ns}) {
     if (column->empty()) column->resize(count);
@@ -249,7 +255,7 @@ bool CollectivesOf(CollectiveColumns& columns,
     one.kernel = static_cast<RowId>(Sum(before.kernel, columns.kernel[i]));
     one.begin_ns = Sum(before.begin_ns, columns.begin_ns[i]);
     one.end_ns = Sum(one.begin_ns, columns.duration_ns[i]);
-    // The duration less what is covered, without an overflow.
+    // Duration minus the covered time, without signed overflow.
     one.exposed_ns =
         Sum(columns.duration_ns[i], Sum(~columns.covered_ns[i], 1));
     int64_t& bytes = sizes.try_emplace(one.group, 0).first->second;
@@ -278,8 +284,9 @@ absl::StatusOr<RankDigest> ParseDigest(std::string_view bytes) {
   }
   int64_t budget = kMostMessages;
   DigestEnvelope envelope;
-  // The magic number comes first, so that a digest that is cut off is told from
-  // a file of another kind.
+  // The magic number comes first, so that a truncated digest can be told from a
+  // file of another kind.
+  // One byte for the key of field 1 and four for its value.
   constexpr size_t kHead = 5;
   if (bytes.size() < kHead ||
       !ParseMessage(bytes.substr(0, kHead), budget, envelope) ||
@@ -288,6 +295,8 @@ absl::StatusOr<RankDigest> ParseDigest(std::string_view bytes) {
         std::string("is no digest of a rank's window") + kInstead);
   }
   if (!ParseMessage(bytes, budget, envelope)) return Damaged();
+  // Checked before the hash, so that a digest of a newer format is reported as
+  // newer and not as damaged.
   if (envelope.version > kDigestVersion) {
     return absl::UnimplementedError(
         "was written by a newer " + envelope.producer + " (version " +

@@ -19,12 +19,12 @@ namespace stepscope {
 namespace {
 
 // Arrivals within this share of a step, or within this many clock residuals,
-// count as simultaneous: by jitter alone, some rank is always last.
+// count as simultaneous. Jitter alone always makes some rank the last one.
 constexpr double kTogetherShare = 0.001;
 constexpr double kTogetherResiduals = 3;
-// Of a thousand ranks each may wait for each: a million pairs.
+// Each of a thousand ranks may wait for each other one: a million pairs.
 constexpr size_t kWaitsListed = 1000;
-// Shorter waits for one rank, per step, are left out.
+// Shorter waits for one rank, in ms per step, are left out.
 constexpr double kWaitListedMs = 1e-3;
 
 // (waiting rank, rank it waits for), as indices -> ms
@@ -87,12 +87,14 @@ void CompareShapes(const std::vector<RankDigest>& ranks,
   comparison.steps_of_other_shapes = 0;
   for (const auto& [step, seen] : steps) {
     comparison.steps_of_other_shapes +=
+        // A step that some rank did not record cannot be compared.
         seen.first == ranks.size() && seen.second.size() > 1;
   }
 }
 
-// Adds up who waits for whom. In order of time: a rank that waited in one group
-// may be late in another one because of that.
+// Adds up who waits for whom. Collectives must be added in order of time,
+// because a rank that waited in one group may be late in another group for that
+// reason.
 class WaitCounter {
  public:
   WaitCounter(const std::vector<RankDigest>& ranks,
@@ -106,11 +108,13 @@ class WaitCounter {
         machines_(ranks),
         inherited_(ranks.size()) {}
 
-  // The ms that its ranks wait, summed. Rows are in the order of the indices.
+  // Returns the ms that the ranks of the collective wait, summed. REQUIRES:
+  // comparison.rows are still in the order of `ranks`.
   double Add(const MatchedCollective& collective) {
     const size_t group = groups_.IndexOf(collective.group);
-    // Arrivals; without what was waited in other groups since the last
-    // collective of this one; without all that was waited in this step.
+    // begins: arrivals. own: arrivals less the waits in other groups since the
+    // last collective of this group. work: arrivals less all waits in this
+    // step.
     std::vector<double> begins, own, work;
     std::vector<InheritedWaits::Delay> delays;
     for (const auto& [r, i] : collective.members) {
@@ -125,8 +129,8 @@ class WaitCounter {
     const auto last =
         static_cast<size_t>(std::ranges::max_element(begins) - begins.begin());
     const size_t last_rank = collective.members[last].first;
-    // It is the cause itself, unless most of its lateness is what it waited
-    // elsewhere.
+    // The last rank is the cause, unless most of its lateness comes from waits
+    // in other groups.
     const double own_ns = work[last] - Median(work);
     const double inherited_ns = begins[last] - Median(begins) - own_ns;
     const size_t cause =
@@ -144,7 +148,7 @@ class WaitCounter {
     for (size_t k = 0; k < begins.size(); ++k) {
       const auto& [r, i] = collective.members[k];
       RankRow& row = comparison_.rows[r];
-      // Waiting behind compute costs nothing.
+      // A wait that compute covers costs nothing.
       const double wait = std::min<double>(
           begins[last] - begins[k],
           static_cast<double>(ranks_[r].collectives[i].exposed_ns));
@@ -183,7 +187,7 @@ class WaitCounter {
   WaitsByPair pairs_;
 };
 
-// The indices of `matched` by the end of each.
+// Returns the indices of `matched`, ordered by the end of each collective.
 std::vector<size_t> InOrderOfTime(const std::vector<RankDigest>& ranks,
                                   const std::vector<MatchedCollective>& matched,
                                   const std::vector<double>& offsets) {
@@ -201,7 +205,7 @@ std::vector<size_t> InOrderOfTime(const std::vector<RankDigest>& ranks,
   return order;
 }
 
-// REQUIRES: comparison.rows are still in the order of the indices.
+// REQUIRES: comparison.rows are still in the order of the digests.
 void ListWaits(const WaitsByPair& pairs, RankComparison& comparison) {
   for (const auto& [pair, ms] : pairs) {
     const double per_step = ms / static_cast<double>(comparison.steps);
@@ -228,10 +232,11 @@ double NoiseOfMean(const std::vector<double>& values) {
   return 2 * std::sqrt(squares / (count - 1) / count);
 }
 
-// Exposed time per step beyond that of the rank of the same group that exposes
-// least in the same step, mean over the ranks: what balanced ranks would save.
-// It exceeds the waiting at single collectives where a late rank also delays
-// later collectives until no compute is left to cover them.
+// Returns what balanced ranks would save per step: each rank's exposed time
+// beyond that of the rank of its group that exposes least in the same step, as
+// a mean over the ranks. This is more than the waiting at single collectives if
+// a late rank also delays later collectives until no compute is left to cover
+// them.
 double ImbalanceMs(const std::vector<RankDigest>& ranks,
                    const std::vector<MatchedCollective>& matched,
                    int64_t steps) {
@@ -298,6 +303,8 @@ RankComparison CompareRanks(const std::vector<RankDigest>& ranks) {
     row.clock_offset_us = offsets[r] * 1e-3;
     row.waiting_ms /= static_cast<double>(comparison.steps);
     row.late_ms /= static_cast<double>(comparison.steps);
+    // Collectives that overlap each count the same exposed time, but the step
+    // contains that time only once.
     row.waiting_ms = std::min(row.waiting_ms, row.exposed_ms);
     comparison.waiting_ms += row.waiting_ms / comparison.rows.size();
   }

@@ -1,4 +1,4 @@
-// Comparison of the ranks of a run: which ranks arrive late at collectives, and
+// Compares the ranks of a run: which ranks arrive late at collectives, and
 // which ranks wait for them.
 #pragma once
 
@@ -12,13 +12,13 @@ namespace stepscope {
 // ends, and measures waits. Never fails: see RankComparison::why_not.
 RankComparison CompareRanks(const std::vector<RankDigest>& ranks);
 
-// How unusual each rank's lateness is: modified z-scores (0.6745 * deviation
-// from the median / median absolute deviation); infinite where a late rank
-// deviates and the median deviation is 0. Indexed like comparison.rows.
+// Returns how unusual each rank's lateness is, as a modified z-score (0.6745 *
+// deviation from the median / median absolute deviation). Infinite where a rank
+// is late and the median absolute deviation is 0. Indexed like comparison.rows.
 std::vector<double> LatenessScores(const RankComparison& comparison);
 
-// The reports of all ranks as one (engine/merge_reports.cc): times are means,
-// and each finding appears once. REQUIRES: ranks is not empty.
+// Merges the reports of all ranks into one (engine/merge_reports.cc): times are
+// means, and each finding appears once. REQUIRES: ranks is not empty.
 Report MergeReports(const std::vector<RankDigest>& ranks,
                     const RankComparison& comparison);
 

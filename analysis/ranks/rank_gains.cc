@@ -7,7 +7,6 @@
 
 namespace stepscope {
 
-// A rank that waits can be slower by that much before anybody notices.
 std::vector<double> SlacksMs(const std::vector<RankDigest>& ranks,
                              const RankComparison& comparison) {
   std::vector<double> slacks(ranks.size(), 0);
@@ -19,13 +18,14 @@ std::vector<double> SlacksMs(const std::vector<RankDigest>& ranks,
     least_exposed = std::min(least_exposed, row.exposed_ms);
   }
   for (size_t r = 0; r < ranks.size(); ++r) {
-    // CompareRanks() sorts the rows.
+    // Binary search, because CompareRanks() sorts the rows.
     const int32_t rank = ranks[r].report.run.rank;
     const auto row =
         std::ranges::lower_bound(comparison.rows, rank, {}, &RankRow::rank);
     if (row == comparison.rows.end() || row->rank != rank) continue;
     slacks[r] = row->waiting_ms - least_wait;
-    // After a wait, later collectives start too late to be covered.
+    // A rank that waits may also expose more: its later collectives start too
+    // late to be covered.
     if (slacks[r] > 0) {
       slacks[r] = std::max(slacks[r], row->exposed_ms - least_exposed);
     }
@@ -49,13 +49,13 @@ JointGain CombineGains(const std::vector<RankFinding>& findings,
     joint.gain = {gain.expected_ms + slack, gain.low_ms, gain.high_ms + slack,
                   gain.pairs};
   }
-  // A rank without the finding may be the slowest one then.
+  // A rank without the finding may become the slowest.
   for (size_t r = 0; r < slacks.size(); ++r) {
     const double least = unseen_ms + slacks[r];
     if (has_finding[r] || least >= joint.gain.expected_ms) continue;
     joint = {.gain = {least, 0, least}, .last = nullptr};
   }
-  // Together they gain no more than the largest of the single gains.
+  // Slack must not raise the joint gain above the largest single gain.
   joint.gain.expected_ms = std::min(joint.gain.expected_ms, most);
   joint.gain.low_ms = std::min(joint.gain.low_ms, joint.gain.expected_ms);
   joint.gain.high_ms = std::max(joint.gain.high_ms, joint.gain.expected_ms);

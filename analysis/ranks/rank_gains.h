@@ -1,4 +1,4 @@
-// The gain for the whole run of a finding that several ranks share.
+// Computes the gain for the whole run of a finding that several ranks share.
 #pragma once
 
 #include <stepscope/ranks.h>
@@ -10,21 +10,22 @@ namespace stepscope {
 
 // A finding and the rank that has it.
 struct RankFinding {
-  size_t index = 0;  // of the rank in the list of digests
+  size_t index = 0;  // of the rank, in the list of digests
   const RankDigest* rank = nullptr;
   const Finding* finding = nullptr;
 };
 
-// The slack of each rank in ms per step: how much later it could be without
-// delaying the run, because it waits (and therefore exposes collectives) that
-// much longer than the rank that waits least. All 0 where the ranks could not
-// be compared. Indexed like `ranks`.
+// Returns the slack of each rank in ms per step: how much slower it could get
+// without delaying the run. That is how much longer it waits (and therefore
+// exposes collectives) than the rank that waits least. All 0 if the ranks could
+// not be compared. Indexed like `ranks`.
 std::vector<double> SlacksMs(const std::vector<RankDigest>& ranks,
                              const RankComparison& comparison);
 
-// A run gains what the then-slowest rank gains, so the joint gain is the
-// smallest (own gain + slack) over the ranks. Ranks without the finding count
-// with `unseen_ms`: they may be just below the threshold.
+// The gain if all ranks make the change. The run gains what the rank that is
+// then slowest gains, so this is the smallest (own gain + slack) over the
+// ranks. Ranks without the finding count with `unseen_ms`, because their gain
+// may be just below the threshold.
 struct JointGain {
   Gain gain;
   const RankFinding* last = nullptr;  // the then-slowest rank; nullptr if that
@@ -33,8 +34,8 @@ struct JointGain {
 JointGain CombineGains(const std::vector<RankFinding>& findings,
                        const std::vector<double>& slacks, double unseen_ms);
 
-// The median gain over all `ranks`, for ranks that could not be compared. Ranks
-// without the finding count as 0. REQUIRES: `findings` is not empty.
+// Returns the median gain over all `ranks`, used if they could not be compared.
+// Ranks without the finding count as 0. REQUIRES: `findings` is not empty.
 Gain MedianGain(const std::vector<RankFinding>& findings, size_t ranks);
 
 }  // namespace stepscope

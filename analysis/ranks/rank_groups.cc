@@ -13,17 +13,20 @@
 namespace stepscope {
 namespace {
 
-// Of many ranks each may have groups of its own.
+// With many ranks, each may have groups of its own.
 constexpr size_t kGroupsListed = 1000;
-// Smaller collectives are limited by latency, so they show no rate.
+// Latency dominates smaller collectives, so they show no bandwidth.
 constexpr int64_t kBytesForRate = 1 << 20;
-// A tensor-parallel layer reduces activations twice in each pass. Source:
-// Shoeybi et al., "Megatron-LM", section 3. Fewer may be of a metric.
+// A tensor-parallel layer reduces activations twice in each pass (source:
+// Shoeybi et al., "Megatron-LM", section 3). Fewer all-reduces per step may
+// belong to a metric.
 constexpr double kReducedPerStep = 4;
 
-// Ranks in the order of the group; empty if the text does not list them all.
+// Returns the ranks in the order of the group; empty if the text does not list
+// them all.
 std::vector<int32_t> MembersOf(const std::string& text) {
   std::vector<int32_t> ranks;
+  // torch.profiler writes long lists as "[0, 1, ..., 63]".
   if (text.find("...") != std::string::npos) return ranks;
   int64_t number = -1;
   for (char c : text + ",") {
@@ -64,9 +67,11 @@ const char* ParallelismOf(const std::string& description) {
   const bool shard = HasAny(words, {"fsdp", "shard", "sharded", "zero"});
   const bool data =
       shard || HasAny(words, {"dp", "ddp", "data", "replicate", "replicated"});
+  // Whole words only, because "tp" and "ep" occur inside many others.
   const bool tensor = HasAny(words, {"tp", "tensor"});
   const bool pipeline = HasAny(words, {"pp", "pipe", "pipeline"});
-  // Several dimensions at once, such as TENSOR_AND_DATA_PARALLEL_GROUP.
+  // Gives up on a group of several dimensions, such as
+  // TENSOR_AND_DATA_PARALLEL_GROUP.
   if (data + tensor + pipeline > 1) return "";
   if (pipeline) return "pipeline";
   if (tensor) return "tensor";
@@ -131,7 +136,7 @@ BusTransfer GroupTotals::AddWait(const MatchedCollective& collective,
   Totals& totals = totals_[group->second];
   totals.row.waiting_ms += waiting_ms;
   if (last >= 0) ++totals.last[static_cast<size_t>(last)];
-  // Who is last is known only if all were recorded.
+  // Without all ranks the last arrival, where the transfer starts, is unknown.
   if (totals.row.size > 0 &&
       collective.members.size() != static_cast<size_t>(totals.row.size)) {
     return {};
@@ -143,6 +148,7 @@ BusTransfer GroupTotals::AddWait(const MatchedCollective& collective,
     end = std::min(end, static_cast<double>(one.end_ns -
                                             ranks_[0].collectives[0].begin_ns) -
                             offsets_[r]);
+    // If the size is unknown on one rank (-1), the collective gives no rate.
     bytes = std::min(bytes, one.bytes);
   }
   if (bytes < kBytesForRate || end <= arrival_ns) return {};
@@ -186,13 +192,16 @@ std::vector<RankGroupRow> GroupTotals::Rows() const {
     for (int32_t rank : row.ranks) hosts.insert(host_of[rank]);
     row.hosts = hosts.contains("") ? 0 : static_cast<int64_t>(hosts.size());
 
-    // What it serves: by its description, or by what it carries.
+    // Find the parallelism by the description, or else by what the group
+    // carries.
     row.parallelism = ParallelismOf(row.description);
     if (!row.parallelism.empty()) {
       row.evidence = "described as " + row.description;
     } else {
       int64_t all = 0;
       for (const auto& [kind, times] : totals.kinds) all += times;
+      // True if more than half of the group's floating-point collectives are of
+      // these kinds. Integer data, such as announced shapes, do not count.
       const auto most = [&](std::initializer_list<const char*> kinds) {
         int64_t times = 0;
         for (const char* kind : kinds) {
@@ -229,14 +238,15 @@ void LimitGroups(std::vector<RankGroupRow>& rows) {
 
 namespace {
 
-// What one rank sends and receives in one pipeline.
+// What one rank receives in one pipeline, and how long it waits for it.
 struct StageMessages {
-  int64_t received = 0;  // per step; -1 if not the same in every step
+  int64_t received = 0;  // messages per step; -1 if it differs between steps
   double waiting_ms = 0;
   std::string members;
 };
 
-// By description of the group.
+// Finds the rank's messages of the pipeline by the group's description and
+// size.
 StageMessages MessagesOf(const RankDigest& rank, const RankGroupRow& pipeline) {
   StageMessages messages;
   std::set<uint64_t> groups;
@@ -250,11 +260,11 @@ StageMessages MessagesOf(const RankDigest& rank, const RankGroupRow& pipeline) {
     }
     groups.insert(group.group);
     messages.members = group.members;
-    // Whole numbers announce shapes; they are no activations.
+    // Integer messages announce shapes. They carry no activations.
     if (!group.is_integer) messages.received += group.received;
   }
-  // They were counted in all steady steps, even where the digest keeps the
-  // collectives of the first ones only.
+  // The messages were counted in all steady steps, even if the digest keeps
+  // only the collectives of the first steps.
   const int64_t counted = rank.report.steps.steady;
   messages.received = counted > 0 && messages.received % counted == 0
                           ? messages.received / counted
@@ -266,10 +276,10 @@ StageMessages MessagesOf(const RankDigest& rank, const RankGroupRow& pipeline) {
   return messages;
 }
 
-// The number of chunks per rank and of micro-batches. Each chunk of the model
-// sends its activations to the next one and its gradients to the one before,
-// so of p ranks with v chunks each the first and the last receive 2v-1 messages
-// per micro-batch, the others 2v.
+// Fills in the number of chunks per rank and of micro-batches. Each chunk of
+// the model sends its activations to the next chunk and its gradients to the
+// previous one. So with v chunks per rank, the first and the last rank receive
+// 2v-1 messages per micro-batch, and the other ranks receive 2v.
 void CountMicroBatches(const std::vector<StageMessages>& stages,
                        PipelineRow& row) {
   const int64_t end = stages.front().received;
@@ -302,6 +312,8 @@ std::vector<PipelineRow> PipelinesOf(const std::vector<RankDigest>& ranks,
         group.ranks.size() != static_cast<size_t>(group.size)) {
       continue;
     }
+    // Stages follow the order of the group, which may differ from the order of
+    // ranks.
     std::vector<int32_t> order =
         MembersOf(MessagesOf(*by_rank[group.ranks[0]], group).members);
     if (!std::ranges::is_permutation(order, group.ranks)) order = group.ranks;

@@ -26,9 +26,10 @@ int64_t MachineTotals::Lateness::last() const {
   return sum;
 }
 
-// Two standard errors, like every noise of a report. The steps are what counts:
-// a rank that is late at one collective is late at the next ones of its step,
-// too.
+// True if the machine is late more often than chance explains, by two standard
+// errors (as for all noise in a report). Steps count as the independent
+// samples, because a rank that is late at one collective is also late at the
+// next ones of its step.
 bool MachineTotals::Lateness::IsNoChance() const {
   if (steps.empty()) return false;
   const auto count = static_cast<double>(steps.size());
@@ -54,6 +55,8 @@ MachineTotals::MachineTotals(const std::vector<RankDigest>& ranks)
     machine_of_.push_back(entry->second);
     machines_[entry->second].row.ranks.push_back(rank.report.run.rank);
   }
+  // If the machine of any rank is unknown, that rank may share one with any
+  // other rank. Then nothing is said about machines.
   known_ = machines_.size() > 1 && !by_host.contains("");
   members_.resize(machines_.size());
 }
@@ -62,6 +65,8 @@ void MachineTotals::Add(const MatchedCollective& collective, size_t group,
                         size_t cause, const std::vector<double>& waits_ms,
                         const BusTransfer& transfer) {
   if (!known_) return;
+  // `members_` is all 0 between calls. Only the entries of `taking_part` are
+  // reset, so a call costs no more than its members.
   std::vector<size_t> taking_part;
   for (const auto& [r, i] : collective.members) {
     if (members_[machine_of_[r]]++ == 0) taking_part.push_back(machine_of_[r]);
@@ -69,6 +74,7 @@ void MachineTotals::Add(const MatchedCollective& collective, size_t group,
   if (taking_part.size() == 1) {
     machines_[taking_part[0]].inside += transfer;
   } else {
+    // A machine can be late only relative to others that take part.
     if (cause < ranks_.size()) ++skewed_[group];
     const auto all = static_cast<double>(collective.members.size());
     for (const size_t m : taking_part) {
@@ -76,6 +82,8 @@ void MachineTotals::Add(const MatchedCollective& collective, size_t group,
       machine.across += transfer;
       if (cause >= ranks_.size()) continue;
       const bool is_last = machine_of_[cause] == m;
+      // A machine with more ranks in the group is last more often without being
+      // slow.
       const double by_chance = static_cast<double>(members_[m]) / all;
       machine.lateness.Add(collective.step, is_last, by_chance);
       groups_[group][m].Add(collective.step, is_last, by_chance);
@@ -96,6 +104,8 @@ std::vector<MachineRow> MachineTotals::Rows(int64_t steps) const {
   for (const Machine& machine : machines_) {
     MachineRow row = machine.row;
     std::ranges::sort(row.ranks);
+    // Mean over the ranks on other machines. There is at least one, because
+    // there are several machines.
     const auto others = static_cast<double>(ranks_.size() - row.ranks.size());
     row.waited_for_ms = machine.waits_ms / others /
                         static_cast<double>(std::max<int64_t>(steps, 1));

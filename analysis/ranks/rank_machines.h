@@ -1,5 +1,6 @@
-// The machines of the ranks: how fast they communicate inside each and with the
-// others, and whether the others wait for the same one again and again.
+// Compares the machines of the ranks: how fast they communicate inside each
+// machine and between machines, and whether the others wait for the same
+// machine again and again.
 #pragma once
 
 #include <stepscope/ranks.h>
@@ -18,24 +19,27 @@ namespace stepscope {
 class MachineTotals {
  public:
   explicit MachineTotals(const std::vector<RankDigest>& ranks);
-  // A matched collective of the group with this index. Its ranks arrive apart
-  // if `cause` is one, an index of `ranks`: the rank that they wait for.
-  // `waits_ms` is what each of its members waits.
+  // Adds a matched collective of the group with index `group`. `cause` is the
+  // index of the rank that the others wait for; an invalid index means that all
+  // arrive together. `waits_ms` is how long each member waits.
   void Add(const MatchedCollective& collective, size_t group, size_t cause,
            const std::vector<double>& waits_ms, const BusTransfer& transfer);
-  // The one that is waited for most first; none if all ranks are on one
-  // machine, or a machine is unknown. `steps`: how many were compared.
+  // Returns a row per machine, the most waited for first; nothing if all ranks
+  // are on one machine, or some machine is unknown. `steps`: how many steps
+  // were compared.
   std::vector<MachineRow> Rows(int64_t steps) const;
-  // Fills in `skewed`, `late_host` and `late_host_last`. `rows` are by index of
-  // the group.
+  // Fills in `skewed`, `late_host` and `late_host_last`. `rows` are indexed by
+  // group, as in Add().
   void NameLateHosts(std::vector<RankGroupRow>& rows) const;
 
  private:
-  // How often a machine is waited for, where ranks of several arrive apart.
+  // How often the other machines wait for a machine, over collectives of
+  // several machines whose ranks do not arrive together.
   struct Lateness {
     struct OfStep {
       int64_t skewed = 0, last = 0;
-      double by_chance = 0;  // of `last`, if each rank were last as often
+      // Expected value of `last` if each rank were equally often last.
+      double by_chance = 0;
     };
     std::map<int64_t, OfStep> steps;
     void Add(int64_t step, bool is_last, double by_chance);
@@ -47,16 +51,18 @@ class MachineTotals {
     MachineRow row;
     Lateness lateness;
     BusTransfer inside, across;
-    double waits_ms = 0;  // of ranks of other machines for its ranks
+    // How long ranks of other machines wait for the ranks of this one.
+    double waits_ms = 0;
   };
 
   const std::vector<RankDigest>& ranks_;
-  bool known_ = false;              // there are several
+  bool known_ = false;              // several machines, all with names
   std::vector<size_t> machine_of_;  // by index of the rank
   std::vector<Machine> machines_;
   std::map<size_t, int64_t> skewed_;  // by index of the group
-  std::map<size_t, std::map<size_t, Lateness>> groups_;  // and of the machine
-  std::vector<int64_t> members_;  // of one collective, by index of the machine
+  std::map<size_t, std::map<size_t, Lateness>> groups_;  // [group][machine]
+  // How many ranks of each machine take part in the current collective.
+  std::vector<int64_t> members_;
 };
 
 }  // namespace stepscope

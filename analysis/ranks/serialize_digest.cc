@@ -18,8 +18,8 @@ namespace {
 template <typename Message>
 std::string BytesOf(const Message& message);
 
-// A visitor that appends fields to a message. Numbers that are 0 and texts that
-// are empty take no bytes.
+// A visitor that appends fields to a message. Zeros and empty texts are not
+// written.
 class FieldWriter {
  public:
   explicit FieldWriter(std::string& out) : out_(out) {}
@@ -32,6 +32,7 @@ class FieldWriter {
   }
   void operator()(int field, double value) {
     const auto bits = std::bit_cast<uint64_t>(value);
+    // Compares bits, because -0.0 equals 0 but would be read back as 0.
     if (bits == 0) return;
     PutKey(field, WireType::kFixed64, out_);
     PutFixed(bits, 8, out_);
@@ -79,7 +80,8 @@ class FieldWriter {
       PutVarint(ZigZag(value), to);
     });
   }
-  // Also the value 0, which says which alternative it is.
+  // Writes even the value 0, because the field number says which alternative it
+  // is.
   void OneOf(int first,
              const std::variant<bool, int64_t, double, std::string>& value) {
     const int field = first + static_cast<int>(value.index());
@@ -98,7 +100,7 @@ class FieldWriter {
   }
 
  private:
-  // Negative numbers as protobuf has them: sign-extended to 64 bits.
+  // Sign-extends negative numbers to 64 bits, as protobuf does.
   template <DigestNumber T>
   static uint64_t BitsOf(T value) {
     if constexpr (std::is_same_v<T, uint64_t>) {
@@ -125,7 +127,7 @@ class FieldWriter {
   std::string& out_;
 };
 
-// Columns of differences: collectives follow each other in time, so most
+// Stores differences: collectives follow each other in time, so most
 // differences are small, and many are 0.
 CollectiveColumns ColumnsOf(const std::vector<RankCollective>& collectives) {
   CollectiveColumns columns;
@@ -134,6 +136,8 @@ CollectiveColumns ColumnsOf(const std::vector<RankCollective>& collectives) {
   std::map<uint64_t, int64_t> sizes;
   RankCollective before = {.step = 0, .kernel = 0};
   for (const RankCollective& one : collectives) {
+    // A group's hash takes 8 bytes and does not compress, so collectives refer
+    // to a list of the distinct hashes.
     const auto [entry, is_new] =
         groups.try_emplace({one.group, one.ends_together},
                            static_cast<uint32_t>(columns.groups.size()));
@@ -143,13 +147,15 @@ CollectiveColumns ColumnsOf(const std::vector<RankCollective>& collectives) {
     }
     columns.group.push_back(entry->second);
     columns.step.push_back(one.step - before.step);
+    // Collectives in time order have ascending ordinals within a step and
+    // group. Store the difference to that count, which is then 0.
     columns.ordinal.push_back(one.ordinal - seen[{one.step, one.group}]++);
     columns.kernel.push_back(static_cast<int64_t>(one.kernel) -
                              static_cast<int64_t>(before.kernel));
     columns.begin_ns.push_back(one.begin_ns - before.begin_ns);
     columns.duration_ns.push_back(one.end_ns - one.begin_ns);
     columns.covered_ns.push_back(one.end_ns - one.begin_ns - one.exposed_ns);
-    // Buckets of one group are mostly of one size.
+    // Buckets of one group mostly have the same size, so their difference is 0.
     int64_t& bytes = sizes.try_emplace(one.group, 0).first->second;
     columns.bytes.push_back(one.bytes - std::exchange(bytes, one.bytes));
     columns.queued_ns.push_back(one.queued_ns);

@@ -1,7 +1,7 @@
-// The critical path of a run with a GPU: at every moment the one thing that
+// The critical path of a run with a GPU: for every moment, the one thing that
 // delayed the end of the steps, be it host code, a launch, an activity or a
-// wait. It is found by walking back from the end of the last step. Only
-// what lies on it can make the steps shorter.
+// wait. It is found by walking back from the end of the last step. Only changes
+// to what lies on the path can make the steps shorter.
 #pragma once
 
 #include <stepscope/report.h>
@@ -38,8 +38,8 @@ std::vector<PathPiece> FindCriticalPath(const Trace& trace,
 std::vector<PathPart> SumPath(const Trace& trace, const Steps& steps,
                               const std::vector<PathPiece>& path);
 
-// The same by cause alone, keyed as time_split_ms. Complete, and so it adds up
-// to the mean steady step.
+// Adds up the path by cause alone, with the keys of time_split_ms. No part is
+// left out, so the result adds up to the mean steady step.
 std::map<std::string, double> SplitPath(const Steps& steps,
                                         const std::vector<PathPiece>& path);
 

@@ -11,22 +11,22 @@
 namespace stepscope {
 namespace {
 
-// Typical costs of LibTorch on a server's cores, in ns. They are estimates;
-// the measured steps of the samples check what is predicted with them.
+// Typical costs of LibTorch on a server's cores, in ns. They are estimates. The
+// samples check predictions made with them against measured steps.
 constexpr double kHandOverNs = 50'000;  // taking a finished batch from a worker
 constexpr double kForkNs = 5'000;       // waking the pool for one op
-// Threads of the pool wait actively for this long before they sleep.
+// Threads of the pool spin for this long before they sleep.
 constexpr double kPoolSpinsNs = 2'000'000;
 // ATen does not split shorter ops (fewer than 32768 elements).
 constexpr double kWorthSplittingNs = 20'000;
-// Framework code between two kernels without anomaly mode, at most.
+// Upper limit of the framework code between two kernels without anomaly mode.
 constexpr double kUsualDispatchNs = 20'000;
 // Largest error of the unchanged replay, as a share of the measured step.
 constexpr double kErrorLimit = 0.03;
 constexpr double kForever = 1e300;
 // Calibration stops at an error of 0.1 % or after three rounds. At most 30 % of
-// the CPU time counted for a batch may belong to other batches, because it is
-// counted per step and some batches are half made when a step ends.
+// the CPU time counted for a batch may belong to other batches: the time is
+// counted per step, and some batches are half made when a step ends.
 constexpr double kClose = 0.001;
 constexpr double kLeastOfBatch = 0.7;
 constexpr int kRounds = 3;
@@ -50,8 +50,8 @@ bool IsDropped(WorkTag tag, const Edit& edit) {
 }
 
 // The speeds of the training thread and of each worker while both run; 1 is
-// undisturbed. A parallel op runs at the speed of its slowest thread, so with
-// more threads than cores it slows down by a whole factor.
+// full speed. A parallel op runs at the speed of its slowest thread, so with
+// more threads than cores it slows down by a whole number (2, 3, ...).
 struct Pace {
   double training = 1;
   double worker = 1;
@@ -60,18 +60,18 @@ Pace PaceOn(int cores, int training_threads, double busy_workers) {
   const double running = training_threads + busy_workers;
   if (cores <= 0 || running <= cores) return {};
   if (training_threads > 1) {
-    // 1e-9 keeps rounding errors from adding a thread to a core.
+    // 1e-9 keeps rounding errors from raising the number of threads per core.
     const double share = 1 / std::ceil(running / cores - 1e-9);
     return {share, share};
   }
   return {cores / running, cores / running};
 }
 
-// The loader workers and their queue of finished batches. Making a batch takes
-// CPU time and waiting for storage, evenly mixed.
+// The loader workers and their queue of finished batches. While a worker makes
+// a batch, CPU time and waits for storage are evenly mixed.
 class Workers {
  public:
-  // `ahead`: finished and started batches per worker, at most.
+  // `ahead`: the maximum number of finished and started batches per worker.
   Workers(int count, int ahead, double cpu_ns, double io_ns)
       : remaining_(count), batch_ns_(cpu_ns + io_ns), limit_(ahead * count) {
     if (batch_ns_ > 0) cpu_frac_ = cpu_ns / batch_ns_;
@@ -162,16 +162,17 @@ double Replay::StepNs(const Edit& edit,
   const double ns = Simulate(edit, parameters);
   const bool recorded_workers = edit.workers < 0 && program_.workers != 0;
   if (!recorded_workers || program_.batch_cpu_ns > 0) return ns;
-  // Nothing simulates these workers, but they did keep up with the recorded
-  // steps.
+  // The recorded workers are not simulated here. They kept up with the recorded
+  // steps, so they never make the step longer than the unchanged one.
   return std::max(ns, std::min(program_.rate.period_ns, unchanged_ns_));
 }
 
-// Finds the two figures that a recording with workers does not show. First, the
-// workers slowed the recorded work: the factor under which the unchanged replay
-// computes for as long as the recording did. Second, the time to make a batch:
-// if the waits for batches are then too short, batches also wait for storage;
-// if they are too long, some counted CPU time belongs to other batches.
+// Finds two figures that a recording with workers does not show. The first is
+// the factor by which the workers slowed the recorded work: with it, the
+// unchanged replay computes for as long as the recording did. The second is the
+// time to make a batch. If the replayed waits for batches are too short,
+// workers are taken to also wait for storage. If they are too long, some of the
+// counted CPU time is taken to belong to other batches.
 void Replay::Calibrate() {
   const auto bisect = [&](double& unknown, double low, double high,
                           const auto& is_low) {
@@ -196,8 +197,9 @@ void Replay::Calibrate() {
     return queue ? times.step_ns - times.loading_ns : times.step_ns;
   };
   const double counted = program_.batch_cpu_ns;
-  // The two figures depend on each other: the time per batch decides how long
-  // workers run beside the ops, and so how much they slow them.
+  // The two figures depend on each other: the time per batch determines how
+  // long workers run at the same time as the ops, and so how much they slow the
+  // ops.
   for (int round = 0; round < kRounds; ++round) {
     recorded_slowdown_ = 1;
     if (works() > working * (1 + kClose)) {
@@ -239,8 +241,8 @@ Replay::Times Replay::Run(const Edit& edit,
                         Speedup(threads_then, parameters.thread_efficiency);
 
   double now = 0, loading = 0;
-  // Advances time by `ns` of work of the training thread, on `width` threads,
-  // beside the workers.
+  // Advances time by `ns` of work of the training thread on `width` threads,
+  // while the workers run, too.
   const auto run = [&](double ns, int width) {
     while (ns > 1e-6) {
       const Pace pace = PaceOn(program_.cores, width, workers.load());

@@ -3,10 +3,10 @@
 // class simulates CPU-only runs: the training thread, its intra-op threads and
 // the loader's workers, on the usable cores.
 //
-// Where more threads run than there are cores, a parallel op takes as long as
-// its slowest thread: threads that share a core run at half speed, and the
-// others wait for them at the end of the op. The threads of the pool spin for a
-// while after an op, so they take cores from workers between ops, too.
+// If more threads run than there are cores, a parallel op takes as long as its
+// slowest thread: threads that share a core run at half speed, and the others
+// wait for them at the end of the op. The threads of the pool spin for a while
+// after an op, so they also take cores from workers between ops.
 // docs/analysis.md describes the model and its constants.
 #pragma once
 
@@ -33,7 +33,7 @@ class Replay {
 
   // Whether predictions are valid, and if not, why.
   const ReplayCheck& check() const { return check_; }
-  // Makes predictions invalid although the unchanged replay may be exact.
+  // Marks predictions as invalid, even if the unchanged replay is exact.
   void Distrust(std::string why);
   // Empty for runs with a GPU.
   const CpuProgram& program() const { return program_; }
@@ -42,8 +42,8 @@ class Replay {
     return device_ ? &device_->program() : nullptr;
   }
 
-  // The step of a run with a GPU without the recorder, as a share of the
-  // recorded one; 1 where nothing is known of the recorder.
+  // For runs with a GPU: the step time without the recorder / the recorded step
+  // time. 1 for other runs, or if the recorder's cost is not known.
   double unrecorded_frac() const {
     return device_ && check_.valid ? device_->unrecorded_frac() : 1;
   }
@@ -58,7 +58,7 @@ class Replay {
   // Means per step; with edit.batch != 1, per recorded batch of samples.
   struct Times {
     double step_ns = 0;
-    double loading_ns = 0;  // the training thread makes or waits for batches
+    double loading_ns = 0;  // for making or awaiting batches (training thread)
   };
   Times Run(const Edit& edit, const ReplayParameters& parameters = {}) const;
   double Simulate(const Edit& edit,
@@ -71,7 +71,7 @@ class Replay {
   double unchanged_ns_ = 0;  // CPU-only: the step without any edit
   // Calibrated, for recordings with loader workers:
   double recorded_slowdown_ = 1;  // of the training thread's work, by workers
-                                  // that ran beside it during the recording
+                                  // that ran at the same time
   double batch_io_ns_ = 0;        // a worker's time per batch without CPU
 };
 

@@ -1,4 +1,5 @@
-// The findings and the critical path of a Report as rows for the exporters.
+// Turns the findings and the critical path of a Report into rows for the
+// exporters.
 #include <stepscope/analysis.h>
 
 #include <string>
@@ -9,6 +10,8 @@
 namespace stepscope {
 namespace {
 
+// Maps a finding's status and its five severities to the three severities that
+// exporters draw.
 Severity AnnotationSeverity(const Finding& finding) {
   if (finding.status == FindingStatus::kError ||
       finding.severity == FindingSeverity::kCritical) {
@@ -27,6 +30,8 @@ std::vector<Annotation> ToAnnotations(const Report& report) {
     std::string text = finding.evidence;
     if (!finding.fix_cpp.empty()) text += " C++: " + finding.fix_cpp;
     if (!finding.fix_python.empty()) text += " Python: " + finding.fix_python;
+    // A row without a span is drawn over the whole recording. Notes do not get
+    // such a row, only rows for their examples.
     if (!IsNote(finding)) {
       rows.push_back({.row = "findings",
                       .name = finding.id + (gain.empty() ? "" : ": " + gain),

@@ -34,6 +34,8 @@ void WriteSide(const char* key, const RunInfo& run, const StepSpread& spread,
   json.Close('}');
 }
 
+// Joins both doubts, because JSON has one key for them. The text prints them in
+// different places.
 std::string AllDoubts(const Comparison& c) {
   const bool both = !c.incomplete.empty() && !c.doubt.empty();
   return c.incomplete + (both ? "; " : "") + c.doubt;
@@ -79,6 +81,8 @@ std::string ToJson(const Comparison& comparison) {
   json.Texts("remaining_findings", c.remaining_findings);
   json.Texts("new_findings", c.new_findings);
   json.Texts("reduced_findings", c.reduced_findings);
+  // Unlike in the text, times are as recorded: the reader multiplies the times
+  // of `after` by batch_scale (docs/json.md).
   WriteRows("causes", c.causes, json);
   WriteRows("ops", c.ops, json);
   WriteRows("kernels", c.kernels, json);

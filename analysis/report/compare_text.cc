@@ -31,13 +31,14 @@ bool Differs(const ComparedTime& row) {
   return Number(row.after_ms - row.before_ms) != "0";
 }
 
-// The columns of a table in `width` columns: without the calls where names
-// would have no room beside them.
+// The columns of a table that is `width` columns wide. The calls are left out
+// if they would leave no room for names.
 struct TableColumns {
   size_t name = 0;
   bool has_calls = false;
 };
 TableColumns ColumnsIn(int width, bool causes) {
+  // In this width, names have 24 columns besides the numbers and the calls.
   constexpr int kLeastWithCalls = 72;
   const bool has_calls = !causes && width >= kLeastWithCalls;
   const size_t others =
@@ -49,6 +50,8 @@ TableColumns ColumnsIn(int width, bool causes) {
 
 void AppendTextTable(const char* title, const std::vector<ComparedTime>& rows,
                      bool causes, bool has_gpu, int width, TextPage& page) {
+  // The causes are listed even if none has changed, and such a table would say
+  // nothing.
   if (causes ? std::ranges::none_of(rows, Differs) : rows.empty()) return;
   const TableColumns columns = ColumnsIn(width, causes);
   const size_t title_columns = columns.name + kRowIndent;
@@ -119,7 +122,7 @@ std::string ToText(const Comparison& c, int width) {
   options.width = width;
   TextPage page(options);
   for (const VerdictLine& line : VerdictOf(c)) {
-    // A whole sentence stands alone where there is nothing to compare.
+    // If nothing can be compared, the line is a whole sentence without a label.
     page.Wrapped(c.why_not.empty() || !line.label.empty()
                      ? PadRight(line.label, kLabelColumns)
                      : "",
@@ -141,6 +144,7 @@ std::string ToText(const Comparison& c, int width) {
 std::string ToMarkdown(const Comparison& c) {
   std::string text = "### stepscope: before and after\n\n";
   for (const VerdictLine& line : VerdictOf(c)) {
+    // Blanks in front make the line a part of the list item above it.
     const char* continued = c.why_not.empty() ? "  " : "\n";
     text += (line.label.empty() ? continued : "- **" + line.label + "** ") +
             MarkdownText(line.text) + "\n";

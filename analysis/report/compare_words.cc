@@ -19,6 +19,7 @@ std::string SideText(const RunInfo& run, const StepSpread& spread) {
   std::string text = run.source.empty() ? run.name : run.source;
   if (spread.steps == 0) {
     text += "  no steps";
+    // Without steps, mean_ms is the length of the recording, if it is known.
     if (spread.mean_ms <= 0) return text;
     return text + "; the whole recording takes " + Milliseconds(spread.mean_ms);
   }
@@ -33,7 +34,8 @@ std::string SideText(const RunInfo& run, const StepSpread& spread) {
 }
 
 // "3.81 ms faster per step (95 % interval 3.10 to 5.86): 18.3 to 14.5 ms,
-// 1.3x". The interval has the direction of the words: of a loss, low is small.
+// 1.3x". If the second run is slower, the ends of the interval are negated and
+// swapped, so that they count in the direction of the word "slower".
 std::string ChangeText(const Gain& gain, const char* interval, double before_ms,
                        double after_ms) {
   const bool slower = gain.expected_ms < 0;
@@ -47,15 +49,18 @@ std::string ChangeText(const Gain& gain, const char* interval, double before_ms,
   return text;
 }
 
-// What part of the measured change is recording cost, where it differs between
-// the runs; else empty.
+// Says which part of the measured change is recording cost; empty if that cost
+// is about the same in both runs.
 std::string RecordingCostText(const Comparison& c) {
   const double first = c.before.recording_ms;
   const double second = c.after.recording_ms * c.batch_scale;
   const double more = first - second;
   const double gained = c.measured.expected_ms;
+  // Smaller differences are not worth a sentence.
   if (std::abs(more) <= kMentionedFrac * c.before.median_ms) return "";
   std::string text;
+  // The cost changed in the opposite direction to the steps, or the steps did
+  // not change. So it hides a part of the program's own change.
   if (more * gained <= 0) {
     text = std::string("Recording cost hides a ") +
            (more < 0 ? "gain" : "loss") + " of about " +
@@ -77,7 +82,8 @@ std::string RecordingCostText(const Comparison& c) {
   return text + ". Time both without the profiler.";
 }
 
-// "h2d-pageable (at most 32.6 ms)" where parts of the prediction are known.
+// "h2d-pageable (at most 32.6 ms)" if the part of the prediction is known, else
+// the id alone.
 std::string WithPart(const Comparison& c, const std::string& id) {
   const auto part =
       std::ranges::find(c.predicted_parts, id, &PredictedPart::id);
@@ -102,7 +108,7 @@ void AddPrediction(const Comparison& c, double after_ms,
                           (all ? ", which is the whole step" : "") + made});
     return;
   }
-  // Against the first trace's median, as the measured change is.
+  // Relative to the first trace's median, like the measured change.
   const double predicted_ms = c.before.median_ms - c.predicted.expected_ms;
   lines.push_back(
       {"predicted",
@@ -131,6 +137,7 @@ void AddVerdict(const Comparison& c, std::vector<VerdictLine>& lines) {
   if (const std::string cost = RecordingCostText(c); !cost.empty()) {
     lines.push_back({"", cost});
   }
+  // Said here, because the rows of all tables below are scaled, too.
   if (c.batch_normalised) {
     lines.push_back(
         {"", "The batch sizes differ: a step of the second trace has " +
@@ -171,7 +178,7 @@ std::vector<ComparedTime> Normalised(std::vector<ComparedTime> rows,
     row.after_ms *= scale;
     row.after_calls *= scale;
   }
-  // The rows were sorted before the times changed.
+  // Scaling the times has changed the order of the rows.
   if (scale != 1) {
     std::ranges::stable_sort(rows, {}, [](const ComparedTime& row) {
       return -std::abs(row.after_ms - row.before_ms);
@@ -182,7 +189,7 @@ std::vector<ComparedTime> Normalised(std::vector<ComparedTime> rows,
 
 std::vector<VerdictLine> VerdictOf(const Comparison& c) {
   std::vector<VerdictLine> lines;
-  // First, because it is about everything that follows.
+  // This line comes first, because it concerns everything after it.
   if (!c.incomplete.empty()) {
     lines.push_back({"doubt", Capitalised(c.incomplete) + "."});
   }

@@ -1,4 +1,4 @@
-// What a comparison says, in words: text, Markdown and the page share it.
+// What a comparison says, in words. Text, Markdown and the page share these.
 #pragma once
 
 #include <stepscope/compare.h>
@@ -8,8 +8,8 @@
 
 namespace stepscope {
 
-// A line of the verdict: "measured" and the rest. Without a label it continues
-// the line before.
+// A line of the verdict: a label such as "measured", and a text. A line without
+// a label continues the line before.
 struct VerdictLine {
   std::string label, text;
 };

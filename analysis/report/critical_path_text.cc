@@ -20,6 +20,8 @@ constexpr size_t kPathNameColumns = 60;
 std::vector<std::string> CriticalPathLines(const Report& report) {
   std::vector<std::string> lines;
   for (const PathPart& part : report.critical_path) {
+    // The parts are sorted, so all parts after the first small one are small,
+    // too. The heading is one of the lines.
     if (lines.size() > kPartsShown ||
         part.ms_per_step < kPathShownFrac * report.steps.mean_ms) {
       break;

@@ -14,7 +14,8 @@ namespace stepscope {
 // the step are left out. Empty if the report has no critical path.
 std::vector<std::string> CriticalPathLines(const Report& report);
 
-// The value of the key "critical_path": [{"category", "name", "ms_per_step"}].
+// Writes the value of the key "critical_path": [{"category", "name",
+// "ms_per_step"}].
 void WriteCriticalPath(const Report& report, JsonText& json);
 
 }  // namespace stepscope

@@ -40,7 +40,7 @@ class JsonText {
     for (const auto& entry : list) Value(entry);
     Close(']');
   }
-  // `text` with what is no valid UTF-8 replaced by U+FFFD, as in JSON.
+  // Returns `text` with invalid UTF-8 replaced by U+FFFD, as in JSON.
   static std::string ValidUtf8(std::string_view text);
 
   // The whole text with a trailing newline; leaves the writer empty.
@@ -58,8 +58,8 @@ class JsonText {
   bool after_key_ = false;
 };
 
-// Adds `"fused_ops": ["add", "relu"]` to the open object; nothing if `name` is
-// not that of a compiled kernel (compiled_kernel.h).
+// Adds `"fused_ops": ["add", "relu"]` to the open object; adds nothing if
+// `name` is not the name of a compiled kernel (compiled_kernel.h).
 void WriteFusedOps(std::string_view name, JsonText& json);
 
 }  // namespace stepscope

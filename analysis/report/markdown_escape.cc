@@ -18,7 +18,9 @@ std::string MarkdownText(std::string_view text) {
 std::string MarkdownCode(std::string_view text, bool in_table) {
   std::string code;
   for (char c : Printable(text)) {
+    // A backquote would end the code span, and cannot be escaped in one.
     if (c == '`') c = '\'';
+    // GitHub ends a cell at a bar even inside code.
     if (c == '|' && in_table) code += '\\';
     code += c;
   }

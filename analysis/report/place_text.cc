@@ -29,6 +29,8 @@ void AppendPlaces(const Report& report, const std::vector<PlaceTime>& places,
   for (size_t i = 0; i < count; ++i) {
     width = std::max(width, std::min(Columns(NameOf(places[i])), kMostName));
   }
+  // The heading and the rows are built by one function, so that their columns
+  // agree.
   const auto line = [&](const std::string& name, auto cell) {
     std::string text = PadRight(name, width + 2);
     if (report.has_gpu) {
@@ -86,6 +88,7 @@ void WriteList(const char* key, const std::vector<PlaceTime>& places,
 std::vector<std::string> PlaceLines(const Report& report, bool all) {
   std::vector<std::string> lines;
   AppendPlaces(report, report.modules, "modules by time", true, all, lines);
+  // A source line encloses no other one, so it has no time "with nested".
   AppendPlaces(report, report.lines, "source lines by time", false, all, lines);
   return lines;
 }

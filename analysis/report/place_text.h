@@ -10,9 +10,9 @@
 
 namespace stepscope {
 
-// One table of aligned columns for the modules and one for the source lines,
-// an empty line between them: the largest of each, or with `all` those that the
-// report has. Empty where the recording has neither.
+// Returns one table of aligned columns for the modules and one for the source
+// lines, with an empty line between them. The tables have the largest rows, or
+// with `all` all rows of the report. Empty if the report has neither.
 std::vector<std::string> PlaceLines(const Report& report, bool all);
 
 // The members "modules" and "lines" of the report's object.

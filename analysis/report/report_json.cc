@@ -49,8 +49,8 @@ void WriteMs(const char* key, const std::map<std::string, double>& ms,
   json.Close('}');
 }
 
-// Members of the report's object, not an object of their own: `steps`, the time
-// splits, `phases_ms` and `replay`.
+// Writes several members of the report's object: `steps`, the time splits,
+// `phases_ms` and `replay`.
 void WriteTimes(const Report& report, JsonText& json) {
   json.Key("steps");
   json.Open('{');
@@ -65,6 +65,8 @@ void WriteTimes(const Report& report, JsonText& json) {
   json.Field("smallest_gain_ms", report.steps.smallest_gain_ms);
   json.Field("step_source", report.steps.step_source);
   json.Close('}');
+  // Only recordings without steps have these keys, because their causes are
+  // parts of the whole recording.
   if (report.recording_ms > 0) {
     json.Field("recording_ms", report.recording_ms);
     WriteMs("recording_split_ms", report.recording_split_ms, json);
@@ -282,6 +284,8 @@ std::string ToJson(const Report& report) {
   json.Key("critical_path");
   WriteCriticalPath(report, json);
   WriteSteps(report, json);
+  // These keys are missing, not empty, for a single rank and for a run that was
+  // not timed as a whole.
   if (!report.ranks.rows.empty()) WriteRanks(report.ranks, json);
   if (report.whole_run.steps > 0) WriteWholeRun(report.whole_run, json);
   json.Close('}');

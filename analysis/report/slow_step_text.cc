@@ -1,4 +1,4 @@
-// What a slow step of a recording did in the time beyond the others.
+// SlowStepInWords(): what a slow step of a recording did in its extra time.
 #include <stepscope/analysis.h>
 
 #include <algorithm>
@@ -19,10 +19,13 @@ constexpr double kExplainsFrac = 0.5;
 
 using NamedMs = std::map<std::string, double, std::less<>>;
 
-// The name with the most time in `all` beyond its mean in the others.
+// Returns the name with the most time in `slow` beyond its mean in `others`,
+// and sets `ms` to that time. Empty if it explains less than half of
+// `excess_ms`.
 std::string LargestExcess(const NamedMs& slow, const NamedMs& others,
                           size_t count, double excess_ms, double* ms) {
   std::string name;
+  // A smaller part of the excess does not explain it.
   *ms = kExplainsFrac * excess_ms;
   for (const auto& [key, value] : slow) {
     const auto usual = others.find(key);
@@ -35,8 +38,8 @@ std::string LargestExcess(const NamedMs& slow, const NamedMs& others,
   return name;
 }
 
-// The outermost ranges of the training thread by name: in step `number`, and in
-// all others.
+// Adds up the outermost ranges of the training thread by name: those in step
+// `number` to `slow`, and those in all other steps to `others`.
 void AddRanges(const Trace& trace, int64_t number, NamedMs& slow,
                NamedMs& others) {
   if (trace.steps().empty()) return;
@@ -44,8 +47,11 @@ void AddRanges(const Trace& trace, int64_t number, NamedMs& slow,
   int64_t outer_end = 0;
   for (const Range& range : trace.ranges()) {
     if (range.thread != thread) continue;
+    // Ranges are sorted by their start, so a range that ends before the end of
+    // the last outermost one lies inside it.
     if (range.end_ns <= outer_end) continue;
     for (const Step& step : trace.steps()) {
+      // A range belongs to the step in which it begins, up to that step's end.
       if (range.begin_ns < step.begin_ns || range.begin_ns >= step.end_ns) {
         continue;
       }
@@ -87,6 +93,8 @@ std::string SlowStepInWords(const Trace& trace, const Report& report,
   double ms = 0;
   const std::string range =
       LargestExcess(ranges, other_ranges, count, excess_ms, &ms);
+  // A range is preferred to a cause, because the program's own name for the
+  // work says more.
   if (!range.empty()) {
     return text + "\"" + range + "\" takes " + Milliseconds(ms) + " longer";
   }

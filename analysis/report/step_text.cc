@@ -10,8 +10,8 @@ namespace {
 
 constexpr size_t kNumbersShown = 4;
 
-// "3 with a checkpoint (7, 12, 17)": how many steps are of `kind`, then
-// `words`, then the numbers of the steps; empty if there are none.
+// Returns how many steps are of `kind`, then `words`, then the numbers of the
+// steps: "3 with a checkpoint (7, 12, 17)". Empty if there are none.
 std::string StepsOfKind(const Report& report, std::string_view kind,
                         const char* words) {
   std::string numbers;
@@ -66,6 +66,7 @@ std::string StallsText(const Report& report) {
     if (longest == nullptr || step.ms > longest->ms) longest = &step;
   }
   const StepStats& steps = report.steps;
+  // Stalls that hardly raise the mean are not worth a line.
   if (longest == nullptr ||
       steps.all_mean_ms < (1 + kMentionedFrac) * steps.median_ms) {
     return "";

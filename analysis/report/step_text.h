@@ -10,8 +10,8 @@
 
 namespace stepscope {
 
-// What costs a smaller share of the step, as recording or slow steps do, is not
-// worth a line.
+// The cost of recording, and of slow steps, is mentioned from this share of the
+// step.
 inline constexpr double kMentionedFrac = 0.05;
 
 // "mean of 12 steady steps out of 15; excluded: 3 with a checkpoint or heavy
@@ -19,7 +19,7 @@ inline constexpr double kMentionedFrac = 0.05;
 std::string AveragedStepsText(const Report& report);
 
 // "about 0.57 ms without the profiler, ..."; empty if recording costs less than
-// 5 % of that, or an unknown time.
+// 5 % of that step, or if its cost is unknown.
 std::string UnprofiledText(const Report& report);
 
 // "2 slow steps raise the mean of all steps to 19 ms, against a median of 10.5

@@ -53,6 +53,7 @@ void WriteSteps(const StepSummary& steps, JsonText& json) {
       json.Value(us);
     }
   };
+  // Without steps this divides by 0, but then length() writes null anyway.
   length("mean_us", Us(steps.total_ns) / static_cast<double>(count));
   length("min_us", Us(steps.min_ns));
   length("max_us", Us(steps.max_ns));
@@ -107,7 +108,7 @@ void WriteLoader(const TraceSummary& summary, JsonText& json) {
   json.Field("events", loader.waits);
   json.Field("us", Us(loader.ns));
   json.Key("in_steps_us");
-  // Without marked steps it is unknown, which is not 0.
+  // Without marked steps the value is unknown, and 0 would be wrong.
   if (summary.steps.numbers.empty()) {
     json.Null();
   } else {

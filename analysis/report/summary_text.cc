@@ -37,6 +37,7 @@ std::string DeviceNames(const RunInfo& run) {
   std::vector<std::pair<std::string, int>> counts;
   for (const Device& device : run.devices) {
     const std::string name = device.name.empty() ? "unnamed" : device.name;
+    // Neighbours of one name are counted: "8 x NVIDIA H100".
     if (counts.empty() || counts.back().first != name) {
       counts.emplace_back(name, 1);
     } else {

@@ -29,7 +29,7 @@ std::string PadLeft(std::string_view text, size_t columns) {
 std::string Clipped(std::string_view raw, size_t columns) {
   std::string text = Printable(raw);
   if (Columns(text) <= columns) return text;
-  // Three columns are for "..."; no character is cut.
+  // Leaves three columns for "...", and never cuts inside a character.
   size_t end = 0;
   for (size_t used = 0; end < text.size(); ++end) {
     const bool begins_character =
@@ -40,6 +40,8 @@ std::string Clipped(std::string_view raw, size_t columns) {
 }
 
 std::string CallsText(double calls) {
+  // Means over steps are rarely exactly whole, and large counts need no
+  // decimals.
   const bool whole = std::abs(calls - std::round(calls)) < 0.05 || calls >= 100;
   return whole ? std::to_string(std::llround(calls)) : Number(calls);
 }
@@ -61,7 +63,7 @@ void TextPage::Wrapped(std::string_view label, std::string_view raw) {
     const size_t end = std::min(text.find(' ', at), text.size());
     const std::string_view word = std::string_view(text).substr(at, end - at);
     const size_t columns = Columns(word);
-    // A word longer than the width stands on a line of its own.
+    // A word that is longer than the width gets its own line.
     if (used > indent && used + 1 + columns > width) {
       Line(line);
       line = std::string(indent, ' ');

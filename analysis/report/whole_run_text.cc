@@ -10,11 +10,11 @@
 namespace stepscope {
 namespace {
 
-// With fewer steps the usual one is not known well enough to call others slow;
-// 5 and 95 % are then the shortest and the longest.
+// With fewer steps, the usual step is not known well enough to call others
+// slow, and the 5 and 95 % points are just the shortest and the longest step.
 constexpr int64_t kMinStepsShown = 20;
-// Below this share of the run, a stall is not worth a line. One that recurs is
-// shown from a tenth of that, since a longer run has more of it.
+// A stall below this share of the run is not worth a line. Recurring stalls are
+// shown from a tenth of it, because a longer run has more of them.
 constexpr double kMinFracShown = 0.01;
 constexpr double kMinRecurringFracShown = 0.001;
 
@@ -88,6 +88,7 @@ std::vector<std::string> WholeRunLines(const WholeRun& run) {
 
 std::string StatusText(const WholeRun& run, int64_t steps) {
   if (run.steps < kMinStepsShown) return "";
+  // All stalls, also those that are too rare for a line.
   double stalls = 0;
   for (const RunStall& stall : run.stalls) stalls += stall.frac;
   return Count(steps, "step") + ": usually " + Milliseconds(run.median_ms) +
@@ -100,7 +101,7 @@ std::string StatusText(const WholeRun& run, int64_t steps) {
 std::string ToText(const WholeRun& run, const TextOptions& options) {
   TextPage page(options);
   for (const std::string& line : WholeRunLines(run)) {
-    // Keeps the indentation where a line is wrapped.
+    // Keeps the indentation when a line is wrapped.
     const size_t indent = line.find_first_not_of(' ');
     page.Wrapped(std::string(indent, ' '), line.substr(indent));
   }

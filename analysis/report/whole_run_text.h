@@ -1,4 +1,5 @@
-// The whole run, of which a window recorded a few steps, in words and as JSON.
+// The whole run, of which a window recorded only a few steps, in words and as
+// JSON.
 #pragma once
 
 #include <stepscope/report.h>
@@ -15,7 +16,7 @@ namespace stepscope {
 // of the run. Empty for too few steps to say anything.
 std::vector<std::string> WholeRunLines(const WholeRun& run);
 
-// The member `whole_run` of the report's object.
+// Writes the member `whole_run` of the report's object.
 void WriteWholeRun(const WholeRun& run, JsonText& json);
 
 }  // namespace stepscope

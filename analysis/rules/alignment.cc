@@ -24,13 +24,14 @@ namespace {
 
 // A misaligned product is slow below this share of the aligned products' rate.
 constexpr double kSlow = 0.7;
-// Products compare if their FLOPs differ by at most this factor: larger
-// products reach higher rates.
+// Products are comparable if their FLOPs differ by at most this factor, because
+// larger products reach higher rates.
 constexpr double kSimilar = 4;
-// No kernel is predicted to become more than ten times as fast.
+// Predictions never make a kernel more than ten times as fast.
 constexpr double kLeastFactor = 0.1;
 
-// A contiguous dimension of a multiple of this many elements fills 16 bytes.
+// A contiguous dimension needs a multiple of this many elements to fill 16
+// bytes.
 int64_t UnitOf(Precision precision) {
   switch (precision) {
     case Precision::kFp16:
@@ -60,12 +61,12 @@ struct Product {
   double padding = 1;  // padded FLOPs / actual FLOPs; 1 if aligned
   bool aligned = true;
   bool narrow = false;        // a kernel loads one or two elements at a time
-  bool in_attention = false;  // that a fused kernel would compute
+  bool in_attention = false;  // a fused kernel would compute it
   double rate() const { return shape.flops() / std::max(ns, 1.0); }
 };
 
-// The products that a fused attention kernel would compute. It pads by itself,
-// so what helps them is attention-by-hand.
+// Returns the products that a fused attention kernel would compute. Such a
+// kernel pads by itself, so attention-by-hand reports them, not this rule.
 std::unordered_set<RowId> ProductsOfAttention(const AnalysisContext& m) {
   std::unordered_set<RowId> rows;
   for (const WrittenAttention& one : FindWrittenAttention(m)) {
@@ -112,8 +113,9 @@ std::vector<Product> FindProducts(const AnalysisContext& m) {
     const MatmulShape& shape = product.shape;
     product.padding = pad(shape.m, shape.m_inner) *
                       pad(shape.n, shape.n_inner) * pad(shape.k, shape.k_inner);
-    // Which dimensions are contiguous is often not recorded. A kernel that
-    // loads single elements has met one that does not fit.
+    // The recording often does not show which dimensions are contiguous. A
+    // kernel that loads single elements shows that a contiguous dimension does
+    // not fit.
     if (product.narrow && aligned) {
       product.padding =
           pad(shape.m, true) * pad(shape.n, true) * pad(shape.k, true);
@@ -123,8 +125,8 @@ std::vector<Product> FindProducts(const AnalysisContext& m) {
   return products;
 }
 
-// The FLOP rate of aligned products of similar size and the same precision, per
-// ns; 0 if there are none.
+// Returns the FLOPs per ns of aligned products of similar size and the same
+// precision; 0 if there are none.
 double AlignedRate(const std::vector<Product>& products,
                    const Product& product) {
   double flops = 0, ns = 0;
@@ -151,7 +153,8 @@ Verdict CheckMisalignedDims(const AnalysisContext& m) {
   if (m.kernels.uses.empty()) return Clean();
   const std::vector<Product> products = FindProducts(m);
   const Roofline roofline(m.kernels);
-  // Computed once per shape: a model repeats few shapes many times.
+  // Compute rates once per shape, because a model repeats few shapes many
+  // times.
   std::map<std::tuple<int64_t, int64_t, int64_t, int64_t, int>, double> rates;
   Edit edit;
   double time = 0, saved = 0;
@@ -170,8 +173,8 @@ Verdict CheckMisalignedDims(const AnalysisContext& m) {
     compared |= aligned > 0;
     if (aligned == 0) aligned = roofline.Flops(product.precision);
     if (aligned <= 0) continue;
-    // A thin product is limited by memory bandwidth. Padding it cannot make it
-    // faster than its bytes can be moved.
+    // Memory bandwidth limits a thin product. Padding cannot make it faster
+    // than its bytes can be moved.
     double bytes = 0;
     for (const KernelUse* use : product.kernels) bytes += use->bytes;
     const double least = roofline.Ns(product.precision, 0, bytes) / product.ns;

@@ -30,16 +30,17 @@ constexpr double kLaunching = 0.10;    // of the step
 constexpr double kHeadroom = 2;        // the batch must fit at least twice
 constexpr double kUsable = 0.9;        // of the device's memory
 constexpr double kMostBatch = 16;
-// On a CPU each doubling must save this share of the time per sample, and at
-// most two doublings are tried. Predicted gains were about half of the measured
-// ones.
+// On a CPU, each doubling of the batch must save this share of the time per
+// sample. At most two doublings are tried, because predicted gains were about
+// half of the measured ones.
 constexpr double kWorthDoubling = 0.04;
 constexpr double kMostBatchOnCpu = 4;
-// A step in which moving weights takes less than this share has an ordinary
-// batch; a device counts as underfilled from the same share on.
+// If moving weights takes less than this share of a step, the batch is not
+// small. The same share of the compute time makes a device count as
+// underfilled.
 constexpr double kMovingShare = kUnderfilled;
 
-// Blocks per multiprocessor; -1 if unknown.
+// Returns the blocks per multiprocessor; -1 if unknown.
 double BlocksPerSm(const AnalysisContext& m, const KernelUse& use) {
   const Kernel& kernel = m.trace.kernels()[use.kernel];
   if (kernel.blocks_per_sm >= 0) return kernel.blocks_per_sm;
@@ -48,19 +49,19 @@ double BlocksPerSm(const AnalysisContext& m, const KernelUse& use) {
   return blocks > 0 && sms > 0 ? blocks / sms : -1;
 }
 
-// Gradients and weights keep their size whatever the batch, so the kernels that
-// reduce or update them keep their time.
+// True unless the kernel reduces or updates gradients and weights, whose size
+// does not depend on the batch.
 bool GrowsWithBatch(const KernelUse& use) {
   return use.kind != KernelClass::kCommunication &&
          use.kind != KernelClass::kOptimizer && !use.in_optimizer;
 }
 
-// Device memory over the steady steps, in bytes. -1 where it is not known.
+// Device memory over the steady steps, in bytes; -1 if unknown.
 struct Memory {
-  double held = -1;  // when steps begin: weights and optimizer state
+  double held = -1;  // at the start of steps: weights and optimizer state
   double peak = -1;
   double total = -1;
-  // How many times the memory of one batch fits.
+  // Returns how many times the memory of one batch fits.
   double headroom() const {
     return peak > held ? (kUsable * total - held) / (peak - held) : -1;
   }
@@ -98,7 +99,7 @@ Memory MeasureMemory(const AnalysisContext& m) {
   return memory;
 }
 
-// The change to a batch `by` times as large.
+// Names the change to a batch `by` times as large.
 std::string LargerBatch(const std::string& by, bool infers) {
   return "multiply the batch size by " + by +
          (infers ? ": run several inputs or requests in one pass"
@@ -126,8 +127,8 @@ Alternative LargerOnCpu(double times, bool infers) {
   return larger;
 }
 
-// Loops of the program that call ops for one element or position at a time,
-// with their backward passes, on the training thread.
+// Returns the spans on the training thread of loops that call ops for one
+// element or position at a time, including their backward passes.
 std::vector<Span> LoopSpans(const AnalysisContext& m) {
   std::vector<Span> spans;
   const auto add_nodes = [&](const std::vector<RowId>& nodes) {
@@ -148,15 +149,15 @@ std::vector<Span> LoopSpans(const AnalysisContext& m) {
   return Merge(std::move(spans));
 }
 
-// What a step of a CPU-only run takes for any batch, in ns over all steps.
+// How the time of a CPU-only run depends on the batch, in ns over all steps.
 struct FixedCost {
-  double whole = 0;    // the steps
-  double grows = 0;    // in proportion to the batch
+  double whole = 0;    // all of the steps
+  double grows = 0;    // the part in proportion to the batch
   double weights = 0;  // moving weights, gradients and optimizer state
 };
 
-// Weights that a loop moves in each of its passes are left out: once the loop
-// is one call, they move once, whatever the batch.
+// Leaves out weights that a loop moves in each of its passes. Once the loop is
+// replaced by one call, they move only once, whatever the batch.
 FixedCost FixedCostOf(const CpuProgram& program,
                       const std::vector<Span>& loops) {
   FixedCost cost;
@@ -180,9 +181,9 @@ FixedCost FixedCostOf(const CpuProgram& program,
 }
 
 // On a CPU a larger batch spreads the fixed cost of a step over more samples.
-// Only moving weights shows that a batch is small for the machine: how much
-// framework and program code there is per step says nothing about the batch,
-// and what of it grows with the batch no recording shows.
+// Only the time for moving weights shows that a batch is small for the machine.
+// The amount of framework and program code per step says nothing about the
+// batch, and no recording shows how much of it grows with the batch.
 Verdict CheckSmallBatchOnCpu(const AnalysisContext& m) {
   if (!m.replay.check().valid) {
     return Skip(

@@ -20,13 +20,13 @@ namespace {
 
 constexpr double kMostSteps = 2.0 / 3;
 constexpr double kExposedShare = 0.03;
-// Far above the 4 to 5 of DDP's default.
+// Far more than the 4 to 5 that DDP's default gives.
 constexpr size_t kManyCollectives = 20;
 constexpr int64_t kTinyBytes = 256 * 1024;
 constexpr double kBucketBytes = 25.0 * (1 << 20);
 constexpr double kOneBucketShare = 0.8;
 constexpr double kPerParameterShare = 0.9;
-// The assumed number of 25 MiB buckets where sizes are unknown.
+// The assumed number of 25 MiB buckets if sizes are unknown.
 constexpr size_t kUnsplitBuckets = 4;
 
 bool IsGradient(const Collective& one) { return one.gradient; }
@@ -63,6 +63,7 @@ Shape ShapeOf(const AnalysisContext& m,
   }
   shape.passes = static_cast<double>(passes.size()) / m.steps.steady.size();
   shape.collectives /= m.steps.steady.size();
+  // Use the median, because the last bucket of a pass holds only the remainder.
   if (sizes_known) shape.median_bytes = std::llround(Median(sizes));
   const auto most = [&](size_t count) {
     return count >= kMostSteps * passes.size();
@@ -80,7 +81,7 @@ size_t BucketsOf(const GradientPass& pass) {
              : kUnsplitBuckets;
 }
 
-// True if the collectives run on the host, as gloo's do.
+// True if the collectives run on the host, as those of gloo do.
 bool OnHost(const AnalysisContext& m, const std::vector<GradientPass>& passes) {
   return std::ranges::all_of(passes, [&](const GradientPass& pass) {
     return std::ranges::all_of(pass.collectives, [&](size_t i) {
@@ -89,7 +90,8 @@ bool OnHost(const AnalysisContext& m, const std::vector<GradientPass>& passes) {
   });
 }
 
-// The share of the collectives that buckets would do without, 0 to 1.
+// Returns the share of the collectives, 0 to 1, that buckets would make
+// unnecessary.
 double NeedlessShare(const std::vector<GradientPass>& passes) {
   double calls = 0, buckets = 0;
   for (const GradientPass& pass : passes) {
@@ -99,8 +101,8 @@ double NeedlessShare(const std::vector<GradientPass>& passes) {
   return std::max(0.0, 1 - buckets / std::max(calls, 1.0));
 }
 
-// The change to buckets of 25 MiB: as many calls remain as there would be
-// buckets, and the bytes move at `bandwidth`, in bytes per second.
+// Returns the change to buckets of 25 MiB: one call remains per bucket, and the
+// bytes move at `bandwidth`, in bytes per second.
 Edit InBuckets(const AnalysisContext& m,
                const std::vector<GradientPass>& passes, double bandwidth) {
   const int32_t ranks = m.trace.run().world_size;
@@ -117,10 +119,12 @@ Edit InBuckets(const AnalysisContext& m,
     for (size_t at = 0; at < pass.collectives.size(); ++at) {
       const Collective& one = m.collectives[pass.collectives[at]];
       if (one.kernel == kNone) continue;
+      // An edit can only scale recorded activities, so all calls of the pass
+      // share the shorter time.
       if (moved > 0 && transfer < moved) {
         edit.scales.push_back({KernelOf(one), transfer / moved});
       }
-      // The calls beyond the number of buckets no longer cost the host time.
+      // Calls beyond the number of buckets no longer cost host time.
       if (at >= buckets && one.thread != kNone) {
         edit.cuts.push_back({one.thread, one.issued, 0});
       }
@@ -138,7 +142,8 @@ Verdict CheckRuns(const AnalysisContext& m) {
   };
   const CollectiveTotals totals = TotalsOf(m.collectives, m.steps, wanted);
   Finding finding;
-  // Sizes would show whether each is as large as a bucket should be.
+  // Only a hint: known sizes would show whether the collectives are large
+  // enough.
   finding.confidence = Confidence::kHint;
   finding.evidence =
       Count(std::llround(runs.collectives), "collective") +
@@ -161,7 +166,7 @@ Verdict CheckRuns(const AnalysisContext& m) {
   finding.wrong_if =
       "each of them moves 25 MiB or more; torch.profiler records sizes of "
       "NCCL's calls since PyTorch 2.2";
-  // Shows whether the bound can be reached at all.
+  // This trial shows whether the bound can be reached at all.
   Edit without;
   for (size_t i : runs.members) {
     const Collective& one = m.collectives[i];
@@ -237,8 +242,8 @@ Verdict CheckBucketShape(const AnalysisContext& m) {
             "buckets start earlier";
   finding.wrong_if = "the all-reduces belong to several small models";
   Edit edit = split ? InBuckets(m, passes, bus.bytes_per_s) : Edit();
-  // Of a single bucket, all but the last 25 MiB could have moved during
-  // backward.
+  // If there is a single bucket, all but its last 25 MiB could have moved
+  // during backward.
   const double bound =
       !split ? totals.exposed_ns * (1 - kBucketBytes / shape.pass_bytes)
       : on_host

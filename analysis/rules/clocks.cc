@@ -1,9 +1,9 @@
 // Does something outside the program slow it down: reduced clocks of the
 // device, or other programs on its cores? No tuning guide covers this. The
-// driver names power and heat limits as throttle reasons. Their cost shows in
-// kernels of the same shape, which take longer in late steps than in early
-// ones. For cores, Linux counts how long a thread that could run has none
-// (Documentation/scheduler/sched-stats.rst).
+// driver reports power and heat limits as throttle reasons. What they cost
+// shows in kernels of the same shape that take longer in late steps than in
+// early ones. For cores, Linux counts how long a thread that is ready to run
+// has no core (Documentation/scheduler/sched-stats.rst).
 #include <stepscope/kernel_class.h>
 
 #include <algorithm>
@@ -23,21 +23,21 @@ namespace {
 
 constexpr double kThrottledShare = 0.10;  // of the samples
 constexpr double kDrift = 0.03;           // of the kernels' time
-// NVML's bits. Heat has one for the software's limit and one for the
-// hardware's.
+// NVML's throttle reasons. Heat has one bit for the software's limit and one
+// for the hardware's.
 constexpr int64_t kPowerCap = 4, kHardwareSlowdown = 8, kHeat = 32 | 64;
 constexpr size_t kStepsForDrift = 3;
 
-// Kernels of equal name, grid and block do the same work, so their times
-// compare.
+// Kernels of equal name, grid and block do the same work, so their times are
+// comparable.
 using Shape =
     std::tuple<NameId, std::array<int32_t, 3>, std::array<int32_t, 3>>;
 struct OneStep {
   double ns = 0;
   int64_t calls = 0;
 };
-// The times of one shape over the steady steps. Early and late are the first
-// and the last third.
+// The times of one shape over the steady steps. "Early" is the first third of
+// the steps, "late" the last third.
 struct Times {
   double early_ns = 0, late_ns = 0;
   int64_t early = 0, late = 0;
@@ -54,8 +54,8 @@ struct Times {
 
 struct Drift {
   double share = 0;  // late / early - 1, over all equal kernels
-  // Lost against the fastest early step, in the last third: the rest of the run
-  // is like that.
+  // Time per step lost in the last third, compared with the fastest early step.
+  // The rest of the run is assumed to be like the last third.
   double ns_per_step = 0;
 };
 
@@ -64,7 +64,8 @@ Drift KernelDrift(const AnalysisContext& m) {
   const size_t third = std::max<size_t>(1, steady.size() / 3);
   std::map<Shape, Times> shapes;
   for (const Kernel& kernel : m.trace.kernels()) {
-    // A collective takes as long as it waits for other ranks, at any clock.
+    // Leave out collectives, because they wait for other ranks at any clock
+    // rate.
     if (kernel.device != m.ledger->device ||
         IsCollectiveKernel(m.trace.name(kernel.name))) {
       continue;
@@ -164,7 +165,7 @@ Verdict CheckContention(const AnalysisContext& m) {
   if (found.own_threads < 0 || found.cores <= 0) {
     return Skip("the number of usable cores or of threads was not recorded");
   }
-  // Too many threads of its own: cpu-oversubscription.
+  // If the run itself has too many threads, cpu-oversubscription reports it.
   if (!found.by_others) return Clean();
   Finding finding;
   finding.confidence = Confidence::kProven;
@@ -195,7 +196,7 @@ Verdict CheckContention(const AnalysisContext& m) {
   finding.wrong_if =
       "the run has threads besides its intra-op threads and loader workers "
       "that compute";
-  // Noise must not hide its own cause.
+  // Contention causes noise, so the noise must not suppress the finding.
   return Fire(Found{.finding = std::move(finding),
                     .bound_ns = found.delay_ns,
                     .regardless = true});

@@ -26,8 +26,8 @@ bool IsConvolution(const KernelUse& use) {
   return use.multiplies && use.serves == KernelClass::kConvolution;
 }
 
-// The sizes that each step convolves: the shapes of its ops or, where shapes
-// were not recorded, the grids of their kernels.
+// The sizes that a step convolves: the shapes of its ops or, if shapes were not
+// recorded, the grids of their kernels.
 using Signature = std::multiset<std::pair<RowId, int64_t>>;
 std::map<size_t, Signature> SignaturesByStep(const AnalysisContext& m) {
   std::map<size_t, Signature> signatures;
@@ -47,7 +47,7 @@ Verdict CheckBenchmarkOff(const AnalysisContext& m) {
   if (settings.cudnn_benchmark < 0) {
     return Skip("cuDNN's settings were not recorded");
   }
-  // Deterministic mode excludes the search.
+  // Deterministic mode rules the search out.
   if (settings.cudnn_benchmark == 1 || settings.deterministic == 1) {
     return Clean();
   }
@@ -60,6 +60,8 @@ Verdict CheckBenchmarkOff(const AnalysisContext& m) {
     return use.kind == KernelClass::kElementwise && !use.in_optimizer;
   });
   if (2 * compiled > pointwise && compiled > 0) return Clean();
+  // With varying sizes the search costs more than it gains, because cuDNN
+  // repeats it for each new size.
   const std::map<size_t, Signature> signatures = SignaturesByStep(m);
   for (const auto& [step, signature] : signatures) {
     if (signature != signatures.begin()->second) return Clean();
@@ -95,7 +97,7 @@ Verdict CheckBenchmarkOff(const AnalysisContext& m) {
                     .best_case = faster(kMostGain)});
 }
 
-// In warm-up steps a search is as it should be.
+// True in steps other than warm-up, in which a search is expected.
 bool InCountedStep(const AnalysisContext& m, int64_t time) {
   return std::ranges::any_of(m.steps.windows, [&](const StepWindow& step) {
     return step.kind != StepKind::kWarmUp && step.host.begin_ns <= time &&
@@ -111,8 +113,8 @@ Verdict CheckConvRetuning(const AnalysisContext& m) {
   bool shapes = false;
   for (const ConvolutionCall& call : calls.all()) {
     const Op& op = m.trace.ops()[call.op];
-    // A size that occurs again needs no search. Without shapes, every call may
-    // be of a new size.
+    // A size that occurred before needs no search. Without shapes, every call
+    // may have a new size.
     const bool fresh =
         seen.emplace(op.name, op.inputs).second || op.inputs == kNone;
     shapes |= op.inputs != kNone;
@@ -126,7 +128,7 @@ Verdict CheckConvRetuning(const AnalysisContext& m) {
   }
   Finding finding;
   finding.confidence = shapes ? Confidence::kStrong : Confidence::kHint;
-  // A search costs what its call takes longer than the kernel that it chooses.
+  // A search costs the time that its call takes beyond the chosen kernel.
   double excess = 0;
   for (const ConvolutionCall& call : searches) {
     const Op& op = m.trace.ops()[call.op];
@@ -155,6 +157,7 @@ Verdict CheckConvRetuning(const AnalysisContext& m) {
       "or turn the search off with torch.backends.cudnn.benchmark = False";
   finding.wrong_if =
       "the recorded steps already contain every size that the run uses";
+  // A single search may not recur, so it is reported without a gain.
   if (searches.size() > 1) {
     finding.assumption = "at best, cuDNN does not search at all";
     return FireBound(std::move(finding), excess);

@@ -18,7 +18,7 @@ namespace stepscope {
 namespace data_parallel_rules {
 namespace {
 
-// Replicas of a model run the same kernels; different stages of one do not.
+// Replicas of a model run the same kernels. Different stages of a model do not.
 constexpr double kSimilarKernels = 0.8;
 
 struct DeviceUse {
@@ -40,11 +40,12 @@ std::map<int32_t, DeviceUse> UsesOf(const AnalysisContext& m) {
     use.busy_ns += kernel.end_ns - kernel.begin_ns;
     ++use.kernels[kernel.name];
   }
+  // A device that runs only collectives computes nothing.
   std::erase_if(uses, [](const auto& use) { return use.second.busy_ns == 0; });
   return uses;
 }
 
-// The share of their kernel calls that two devices have in common.
+// Returns the share of kernel calls that two devices have in common.
 double KernelSimilarity(const DeviceUse& a, const DeviceUse& b) {
   int64_t both = 0, all = 0;
   for (const auto& [name, calls] : a.kernels) {
@@ -77,6 +78,9 @@ Verdict CheckDataParallel(const AnalysisContext& m) {
   if (uses.size() < 2) return Clean();
   const bool marked = HasDataParallelForward(m.trace);
   const DeviceUse& first = uses.begin()->second;
+  // Without the DataParallel.forward range, both signs are needed. The stages
+  // of one model may also run on several GPUs of one process, but with
+  // different kernels.
   const bool replicas = std::ranges::all_of(uses, [&](const auto& use) {
     return use.second.broadcasts &&
            KernelSimilarity(first, use.second) >= kSimilarKernels;

@@ -45,23 +45,25 @@ struct Stall {
   size_t step;
 };
 
-// The gaps between queued work and what it waits for: an activity of another
-// stream, or a collective.
+// Returns the gaps between queued work and the work that it waits for: an
+// activity of another stream, or a collective.
 std::vector<Stall> FindStalls(const AnalysisContext& m) {
   std::vector<Stall> stalls;
   for (const Gap& gap : m.waits.idle) {
-    // Late launches and gaps inside graphs are the business of other rules.
+    // Other rules report late launches and gaps inside graphs.
     if (gap.host_late || !gap.launch_known ||
         gap.idle.length() <= kQueuedLatencyNs || InGraph(m.trace, gap.next)) {
       continue;
     }
     const DeviceWork& before = ActivityOf(m.trace, gap.before);
     const DeviceWork& next = ActivityOf(m.trace, gap.next);
-    // Work of one stream runs in order; only a collective makes it wait for
-    // other ranks.
+    // Work on one stream runs in order anyway. On its own stream, only a
+    // collective makes it wait for others: the other ranks.
     if (before.stream == next.stream && !IsCollective(m.trace, gap.before)) {
       continue;
     }
+    // Use the tiled spans, which leave no idle time of the device between
+    // steps.
     const size_t step =
         SteadyStepAt(m.steps, gap.idle.begin_ns, &StepWindow::tiled);
     if (step < m.steps.windows.size()) stalls.push_back({&gap, step});

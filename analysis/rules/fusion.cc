@@ -1,9 +1,9 @@
-// Do chains of elementwise kernels write results that the next one reads again?
-// Sources: PyTorch Performance Tuning Guide, "Fuse pointwise operations"; "17
-// tips" (5x on a GELU); the ResNet-18 case study, step 7. Inductor also fuses a
-// reduction over rows with what comes before it and with what is then computed
-// from its results and the rows, as in a normalisation. Without shapes, a fused
-// chain of n kernels is predicted to take 1/n of the time, but at least a
+// Do chains of elementwise kernels write results that the next kernel reads
+// again? Sources: PyTorch Performance Tuning Guide, "Fuse pointwise
+// operations"; "17 tips" (5x on a GELU); the ResNet-18 case study, step 7.
+// Inductor also fuses a reduction over rows with the ops before it and with ops
+// that use its results and the rows, as in a normalisation. Without shapes, a
+// fused chain of n kernels is predicted to take 1/n of the time, but at least a
 // third.
 #include <algorithm>
 #include <map>
@@ -22,13 +22,13 @@ namespace fusion_rules {
 namespace {
 
 constexpr size_t kLeastChain = 3;
-constexpr size_t kLeastMeasured = 2;  // where the bytes are known
-// Parts of a tensor that are joined again, as the halves of a rotation, belong
-// to the chain of the whole.
+constexpr size_t kLeastMeasured = 2;  // if the bytes are known
+// Kernels on parts of a tensor of at least this size, such as the halves of a
+// rotation, belong to the chain of the whole tensor.
 constexpr double kPart = 0.5;
-constexpr double kRows = 1.0 / 16;  // at most, what a reduction leaves
+constexpr double kRows = 1.0 / 16;  // most elements that a reduction leaves
 constexpr double kMostSaved = 0.66;
-constexpr double kKernelNs = 2'000;  // the shortest that a kernel takes
+constexpr double kKernelNs = 2'000;  // the shortest time of a kernel
 
 bool Fuses(const KernelUse& use) {
   return (use.kind == KernelClass::kElementwise ||
@@ -42,8 +42,8 @@ bool Fuses(const KernelUse& use) {
 
 using Chain = std::vector<const KernelUse*>;
 
-// True if the kernels work on tensors of one size, or on a half of it: by
-// shapes, else by equal grids.
+// True if the kernels work on tensors of one size, or one of them on a half.
+// Judged by shapes, or without shapes by equal grids.
 bool SameSize(const AnalysisContext& m, const KernelUse& a,
               const KernelUse& b) {
   if (a.elements > 0 && b.elements > 0) {
@@ -56,7 +56,7 @@ bool SameSize(const AnalysisContext& m, const KernelUse& a,
          left.block == right.block;
 }
 
-// True for the results of a reduction in the chain, and what is made of them.
+// True for results of a reduction in the chain, and for tensors made from them.
 bool IsOfRows(const Chain& chain, const KernelUse& use) {
   return use.elements > 0 && use.elements <= kRows * chain.front()->elements;
 }
@@ -65,7 +65,7 @@ bool Reduces(const KernelUse& use) {
   return use.kind == KernelClass::kReduction;
 }
 
-// A chain that may go on.
+// A chain that may continue.
 struct OpenChain {
   Chain uses = {};
   bool reduced = false;  // one of them reduces
@@ -79,8 +79,8 @@ bool Continues(const AnalysisContext& m, const OpenChain& chain,
       m.trace.ops()[last.op].thread != m.trace.ops()[use.op].thread) {
     return false;  // forward and backward
   }
-  // Without shapes, the kernels after it work on fewer elements, as far as one
-  // can see.
+  // Without shapes, assume that the kernels after a reduction work on fewer
+  // elements.
   if (Reduces(last) && last.elements <= 0) return false;
   return SameSize(m, *chain.uses.front(), use) ||
          (chain.reduced && IsOfRows(chain.uses, use));
@@ -94,8 +94,8 @@ bool IsMeasured(const AnalysisContext& m, const Chain& chain) {
 }
 
 std::vector<Chain> FindChains(const AnalysisContext& m) {
-  // A product that is launched between two elementwise kernels separates them,
-  // because the second may read its result.
+  // A product launched between two elementwise kernels separates them, because
+  // the second kernel may read its result.
   const std::vector<int64_t> products = LaunchesOfProducts(m);
   const auto separated = [&](const KernelUse& a, const KernelUse& b) {
     const auto next =
@@ -135,8 +135,8 @@ double FusedNs(const AnalysisContext& m, const Chain& chain, double ns) {
     const double fewer = 1.0 / static_cast<double>(chain.size());
     return std::max({fewer * ns, (1 - kMostSaved) * ns, kKernelNs});
   }
-  // A fused kernel keeps intermediate results in registers: it neither writes
-  // nor reads them.
+  // A fused kernel keeps intermediate results in registers, so it neither
+  // writes nor reads them.
   double bytes = 0;
   for (const KernelUse* use : chain) {
     bytes += use->bytes;
@@ -148,7 +148,7 @@ double FusedNs(const AnalysisContext& m, const Chain& chain, double ns) {
                   kKernelNs);
 }
 
-// The ops of a chain, as "add > mul > relu > ...".
+// Returns the ops of a chain, as "add > mul > relu > ...".
 std::string ChainName(const AnalysisContext& m, const Chain& chain) {
   std::string text;
   for (size_t i = 0; i < std::min<size_t>(chain.size(), 4); ++i) {
@@ -160,8 +160,8 @@ std::string ChainName(const AnalysisContext& m, const Chain& chain) {
   return text + (chain.size() > 4 ? " > ..." : "");
 }
 
-// Drops the host time of all ops of the chain but the first: one op launches
-// the fused kernel.
+// Removes the host time of all ops of the chain but the first, because one op
+// launches the fused kernel.
 void FuseLaunches(const AnalysisContext& m, const Chain& chain, Edit& edit) {
   for (size_t i = 1; i < chain.size(); ++i) {
     const RowId row = m.trace.kernels()[chain[i]->kernel].op;
@@ -202,7 +202,7 @@ Verdict CheckUnfusedPointwise(const AnalysisContext& m) {
   if (saved / steps * 1e-6 < MinReportableGainMs(m)) return Clean();
 
   Finding finding;
-  // Two in a row may be neighbours by chance.
+  // Two kernels in a row may be neighbours by chance.
   finding.confidence =
       2 * saved_by_pairs > saved ? Confidence::kHint : Confidence::kStrong;
   std::vector<std::pair<std::string, double>> order(by_name.begin(),

@@ -17,16 +17,17 @@ namespace stepscope {
 namespace host_rules {
 namespace {
 
-// Below this share of the step, more threads cannot gain much.
+// If ops that can use more threads take less than this share of the step, more
+// threads gain little.
 constexpr double kParallelShare = 0.30;
 constexpr double kTwoThreads = 1.9;   // times as fast as one, as in replay
 constexpr double kDemand = 1.25;      // threads and workers per core
 constexpr double kDelayShare = 0.05;  // of the step, without a core
 
-// What the pauses cost over all steps / over the steady ones. Pauses that every
-// step has cost about as much in both.
+// Pauses count as rare if they cost this many times as much over all steps as
+// over the steady ones. Pauses in every step cost about as much in both.
 constexpr double kRarePauses = 1.5;
-// A report of pauses whose cause is not recorded begins at 1 % of the step.
+// Pauses without a recorded cause are reported from 1 % of the step on.
 constexpr double kLeastPauses = 0.01;
 constexpr double kLeastPauseNs = 100'000;
 constexpr char kFixGc[] =
@@ -44,7 +45,7 @@ Alternative WithThreads(int count) {
   return more;
 }
 
-// Ops that can use more threads, in ns per step.
+// Returns the time in ns per step of ops that can use more threads.
 double ParallelNs(const CpuProgram& program) {
   double parallel = 0;
   for (const auto& step : program.steps) {
@@ -56,7 +57,7 @@ double ParallelNs(const CpuProgram& program) {
          static_cast<double>(std::max<size_t>(program.steps.size(), 1));
 }
 
-// torch.profiler's files name neither cores nor threads.
+// Asks for cores and threads, which torch.profiler's files do not contain.
 Verdict AskForCores(const AnalysisContext& m, double parallel) {
   Finding finding;
   finding.confidence = Confidence::kHint;
@@ -81,9 +82,9 @@ Verdict AskForCores(const AnalysisContext& m, double parallel) {
                     .asks = true});
 }
 
-// Other programs use the cores for some of the time, and no recording shows how
-// many cores are left for more threads. The waits for a core are
-// contended-cores' gain, so they are subtracted from this one (kYielding).
+// For a run whose cores other programs use part of the time. No recording shows
+// how many cores are left for more threads. contended-cores claims the waits
+// for a core as its gain, so they are subtracted from this one (kYielding).
 Verdict IfOthersLeaveCores(double parallel, int threads, Alternative more,
                            Finding finding) {
   const int most = more.edit.threads;
@@ -116,7 +117,8 @@ Verdict CheckCoresIdle(const AnalysisContext& m) {
   if (int64_t{program.threads} * ranks + workers >= all_cores) return Clean();
   if (parallel < kParallelShare * step) return Clean();
 
-  // Small ops can be faster on fewer threads than there are cores.
+  // Also try fewer threads, because small ops can be faster on fewer threads
+  // than there are cores.
   const int most = std::max(program.threads + 1, all_cores / ranks - workers);
   std::vector<Alternative> alternatives = {WithThreads(most)};
   for (int threads = most / 2; threads > program.threads; threads /= 2) {
@@ -145,7 +147,7 @@ Verdict CheckCoresIdle(const AnalysisContext& m) {
                     .alternatives = std::move(alternatives)});
 }
 
-// The most intra-op threads that were set; -1 if unknown.
+// Returns the largest number of intra-op threads that was set; -1 if unknown.
 int IntraOpThreads(const Trace& trace) {
   int threads = -1;
   for (const Settings& row : trace.settings()) {
@@ -154,9 +156,10 @@ int IntraOpThreads(const Trace& trace) {
   return threads;
 }
 
-// Edits with fewer threads or workers. Replay only tells whether they would
-// cost as much as they gain. It cannot predict the gain: a recording does not
-// show how much time oversubscription costs, or whether ops or workers lose it.
+// Returns edits with fewer threads or workers. The replay only tells whether
+// they would cost as much as they gain. It cannot predict the gain, because a
+// recording does not show how much time oversubscription costs, or whether ops
+// or workers lose it.
 std::vector<Edit> FewerThreadsOrWorkers(const AnalysisContext& m, int threads,
                                         int workers, int ranks, int cores) {
   const CpuProgram& program = m.replay.program();
@@ -165,7 +168,7 @@ std::vector<Edit> FewerThreadsOrWorkers(const AnalysisContext& m, int threads,
     return edits;
   }
   // Threads beyond this rank's share of the cores had no core to run on, so the
-  // recorded rate is that of the share.
+  // recorded rate was reached with as many threads as the share.
   const int64_t share = std::clamp(cores / ranks, 1, threads);
   const int64_t left = std::max(1, (cores - workers) / ranks);
   edits.push_back({.threads = static_cast<int>(
@@ -236,8 +239,8 @@ Verdict CheckOversubscription(const AnalysisContext& m) {
                          .fix_python = otherwise}});
 }
 
-// Mean per step over all steps except warm-up. Outliers are included, because a
-// pause can turn a step into one.
+// Returns the mean per step over all steps except warm-up. Includes outliers,
+// because a pause can turn a step into an outlier.
 double GarbageNs(const AnalysisContext& m) {
   double ns = 0, steps = 0;
   for (size_t i = 0; i < m.steps.windows.size(); ++i) {
@@ -270,7 +273,7 @@ Finding DescribeGarbage(const AnalysisContext& m, double ns) {
   return finding;
 }
 
-// Pauses of single steps: `all` ns per step over all steps.
+// Reports pauses in single steps. `all`: ns per step, over all steps.
 Verdict CheckRarePauses(const AnalysisContext& m, double all) {
   if (all * 1e-6 < std::max(0.01 * m.stats.all_mean_ms, 0.1)) return Clean();
   Finding finding = DescribeGarbage(m, all);
@@ -288,8 +291,9 @@ Verdict CheckRarePauses(const AnalysisContext& m, double all) {
                     .baseline_ms = m.gain_step_ms(m.stats.all_mean_ms)});
 }
 
-// The collector left no events, but steps stop without any op and without a
-// function of their own. So does a full collection.
+// Checks for steps that stop without running an op or a function that other
+// steps do not run, although no collector events were recorded. A full
+// collection also looks like this.
 Verdict CheckUnexplainedPauses(const AnalysisContext& m) {
   const char* kNoEvents =
       "no garbage collector events were recorded (torch.profiler records them "
@@ -332,13 +336,15 @@ Verdict CheckGarbageCollection(const AnalysisContext& m) {
       std::ranges::any_of(m.trace.ranges(), [&](const Range& range) {
         return m.trace.name(range.name) == "Python GC";
       });
-  // Stepscope records a C++ program without Python frames: it has no collector.
+  // A stepscope recording without Python frames is of a C++ program, which has
+  // no collector.
   const bool python =
       m.trace.run().producer != "stepscope" || !m.trace.python_frames().empty();
   if (!recorded && python) return CheckUnexplainedPauses(m);
   const double steady = m.MeanNs(Cause::kGc);
   const double all = GarbageNs(m);
-  // Where pauses make steps outliers, the mean steady step hides most of them.
+  // If pauses turn steps into outliers, the mean steady step hides most of
+  // them.
   if (all > kRarePauses * steady) return CheckRarePauses(m, all);
   if (steady * 1e-6 < MinReportableGainMs(m)) return Clean();
   Edit edit;

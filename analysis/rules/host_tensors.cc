@@ -22,8 +22,8 @@ namespace {
 
 constexpr double kMostSteps = 2.0 / 3;
 constexpr double kLaunchNs = 10'000;  // of one launch on the device
-// Ops searched for a tensor's factory. Without a limit, a step of many uploads
-// would be searched once for each of them.
+// How many ops before an upload are searched for the tensor's factory. Without
+// a limit, a step with many uploads would be searched from its start for each.
 constexpr int kLookBack = 400;
 
 std::string_view NameOf(const Trace& trace, RowId op) {
@@ -32,7 +32,8 @@ std::string_view NameOf(const Trace& trace, RowId op) {
 
 Span SpanOf(const Op& op) { return {op.begin_ns, op.end_ns}; }
 
-// Index of the steady step that contains `time_ns`; SIZE_MAX if none does.
+// Returns the index of the steady step that contains `time_ns`; SIZE_MAX if
+// none does.
 size_t SteadyStepAt(const AnalysisContext& m, int64_t time_ns) {
   const size_t step = SteadyStepAt(m.steps, time_ns);
   return step < m.steps.windows.size() ? step : SIZE_MAX;
@@ -59,6 +60,7 @@ Verdict CheckPinning(const AnalysisContext& m) {
       pinning.push_back({call.begin_ns, call.end_ns});
     }
   }
+  // Merge, because an op that pins memory contains the call that does so.
   pinning = Merge(std::move(pinning));
 
   const auto steps = static_cast<double>(m.steps.steady.size());
@@ -69,8 +71,8 @@ Verdict CheckPinning(const AnalysisContext& m) {
     with += ns > 0;
   }
   total /= steps;
-  // The caching host allocator pins only while its cache fills, so pinning in
-  // the first steps alone is harmless.
+  // The caching host allocator pins memory only while its cache fills, so
+  // pinning in the first steps alone is harmless.
   if (total * 1e-6 < MinReportableGainMs(m) || with < kMostSteps * steps)
     return Clean();
 
@@ -171,14 +173,16 @@ class PairFinder {
     return pair;
   }
 
-  // The last op before `sent` that takes a tensor of this shape and type, if
-  // that op creates the tensor; else kNone.
+  // Returns the last op before `sent` that takes a tensor of this shape and
+  // type, if that op creates the tensor; otherwise kNone.
   RowId FactoryOf(RowId sent, const TensorShape& tensor,
                   const Span& step) const {
     const auto rows = m_.tree.of_thread(trace_.ops()[sent].thread);
     auto it = std::ranges::lower_bound(rows, sent);
     for (int i = 0; i < kLookBack && it != rows.begin(); ++i) {
       const RowId row = *--it;
+      // A tensor made in an earlier step was kept. It was not made for this
+      // upload.
       if (trace_.ops()[row].begin_ns < step.begin_ns) break;
       if (launches_[row] || !Takes(trace_, row, tensor)) continue;
       if (!IsFill(NameOf(trace_, row))) return kNone;  // another op uses it
@@ -191,7 +195,7 @@ class PairFinder {
         parent = trace_.ops()[fill].parent;
       }
       if (parent != kNone && IsFactory(NameOf(trace_, parent))) return parent;
-      // Without a factory, a new tensor shows as aten::empty and a fill. A
+      // Without a factory op, a new tensor shows as aten::empty and a fill. A
       // reused buffer has no aten::empty.
       while (*it != fill) --it;
       const bool fresh =
@@ -213,6 +217,7 @@ Verdict CheckHostCreated(const AnalysisContext& m) {
   std::vector<const Pair*> longest;
   for (const Pair& pair : pairs) {
     const RowId thread = m.trace.ops()[pair.factory].thread;
+    // On the device, the factory costs one launch.
     edit.cuts.push_back({thread, pair.made, kLaunchNs});
     edit.cuts.push_back({thread, pair.sent, 0});
     edit.scales.push_back({{ActivityTable::kCopy, pair.copy}, 0});

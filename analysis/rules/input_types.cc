@@ -63,7 +63,9 @@ struct Casts {
       dims.push_back(from.dims);
     }
   }
-  // True if cast `i` converts the whole batch `image`, or one image of it.
+  // True if cast `i` converts the whole batch `image`, or one image of it. A
+  // loader casts each sample before it stacks them; other programs cast the
+  // whole batch.
   bool Match(size_t i, const std::vector<int64_t>& image) const {
     const std::vector<int64_t>& cast = dims[i];
     return cast.size() + 1 >= image.size() && cast.size() <= image.size() &&
@@ -89,7 +91,7 @@ Verdict CheckWideInput(const AnalysisContext& m) {
                           : trace.name(tensor.type) == "double" ? 8
                                                                 : 0;
     int64_t channels = 0;
-    // A copy of another size sends something else than this tensor.
+    // A copy of another size does not send this tensor.
     if (width == 0 || !IsImage(tensor.dims, channels) ||
         BytesOf(trace, tensor) != copy.bytes) {
       continue;
@@ -99,8 +101,8 @@ Verdict CheckWideInput(const AnalysisContext& m) {
       if (!casts.Match(i, tensor.dims)) continue;
       used[i] = cast = true;
     }
-    // One or two channels may be a spectrogram, unless they are cast from
-    // bytes.
+    // A tensor with one or two channels may be a spectrogram, unless it is cast
+    // from bytes.
     if (channels < 3 && !cast) continue;
     cast_seen |= cast;
     images.push_back(upload);
@@ -114,7 +116,7 @@ Verdict CheckWideInput(const AnalysisContext& m) {
     }
   }
   const auto all = [](const HostCopy&) { return true; };
-  // Images that no kernel can read are not the input of a model.
+  // Images that no kernel can read are not a model's input.
   if (trace.kernels().empty() ||
       ShareOfStepsWith(m, images, all, kImageBytes) < kMostSteps) {
     return Clean();
@@ -124,7 +126,7 @@ Verdict CheckWideInput(const AnalysisContext& m) {
   for (size_t i = 0; i < images.size(); ++i) {
     edit.scales.push_back({{ActivityTable::kCopy, images[i].copy}, factors[i]});
   }
-  // Casts delay the step only where it waits for batches.
+  // Casts delay the step only if it waits for batches.
   const bool loading = m.MeanNs(Cause::kData) >= kLoaderShare * m.step_ns();
   double cast_ns = 0;
   for (size_t i = 0; loading && i < casts.ops.size(); ++i) {
@@ -136,6 +138,8 @@ Verdict CheckWideInput(const AnalysisContext& m) {
     }
   }
   cast_ns /= static_cast<double>(m.steps.steady.size());
+  // Copies that run at the same time as kernels cost nothing, so making them
+  // smaller gains nothing.
   const double bound = (1 - factors.front()) * sums.exposed_ns + cast_ns;
   if (bound * 1e-6 < MinReportableGainMs(m)) return Clean();
 
@@ -165,7 +169,7 @@ Verdict CheckWideInput(const AnalysisContext& m) {
 
 // --- host-copy-on-convert
 
-// How a tensor is made at the cost of a copy.
+// How a tensor is made with an avoidable copy.
 enum class How : uint8_t {
   kSameType,  // torch.tensor(ndarray)
   kNarrowed,  // double to float
@@ -178,13 +182,13 @@ struct Conversion {
   How how = How::kSameType;
 };
 
-// Copies on the host that as_tensor or a float32 source would avoid.
+// Finds copies on the host that as_tensor or a float32 source would avoid.
 std::vector<Conversion> FindCopies(const AnalysisContext& m) {
   const Trace& trace = m.trace;
   std::vector<Conversion> found;
   if (m.steps.thread == kNone) return found;
   const std::vector<bool> launches = OpsThatLaunch(trace);
-  TensorShape lifted;  // by the last aten::lift_fresh
+  TensorShape lifted;  // made by the last aten::lift_fresh
   for (RowId row : m.tree.of_thread(m.steps.thread)) {
     const std::string_view name = NameOf(trace, row);
     if (name == "aten::lift_fresh") {
@@ -198,6 +202,8 @@ std::vector<Conversion> FindCopies(const AnalysisContext& m) {
           trace.name(from.type) == "double" && trace.name(to.type) == "float";
       RowId op = row;
       bool converts = false;
+      // aten::to calls aten::_to_copy, which calls aten::copy_. Take the
+      // outermost of these, which the program called.
       while (trace.ops()[op].parent != kNone) {
         const std::string_view parent = NameOf(trace, trace.ops()[op].parent);
         if (parent != "aten::_to_copy" && parent != "aten::to" &&
@@ -248,7 +254,7 @@ Conversions SumUp(const AnalysisContext& m,
   return sum;
 }
 
-// What `sum` consists of, for the evidence: the dearest kind.
+// Returns the kind of copies that takes most time, for the evidence.
 How Dearest(const Conversions& sum) {
   const auto* most = std::ranges::max_element(sum.ns_by_how);
   return static_cast<How>(most - std::begin(sum.ns_by_how));
@@ -305,7 +311,8 @@ Verdict CheckConversion(const AnalysisContext& m) {
   finding.examples = std::move(sum.examples);
   finding.where = finding.examples.front().what;
   DescribeConversions(m, sum, finding);
-  // Replay of a CPU-only run cannot shorten single ops, so the gain is a bound.
+  // The replay of a CPU-only run cannot shorten single ops, so the gain is a
+  // bound.
   if (!m.has_gpu) return FireBound(std::move(finding), sum.ns);
   return Fire(std::move(finding), std::move(sum.edit), sum.ns);
 }

@@ -1,8 +1,8 @@
-// Does the host launch work too slowly?
-// Sources: "Optimization and Performance Tuning with PyTorch", section 3 (CUDA
-// graphs); the ResNet-18 case study, step 7 (torch.compile). 10 % lies between
-// what XProf calls moderate and high. Fewer than 200 ops cost at most 1 to 2
-// ms, at 5 to 10 us each.
+// Does the host launch work too slowly? Sources: "Optimization and Performance
+// Tuning with PyTorch", section 3 (CUDA graphs); the ResNet-18 case study, step
+// 7 (torch.compile). The threshold of 10 % lies between what XProf calls
+// moderate and high. Fewer than 200 ops, at 5 to 10 us each, cost at most 1 to
+// 2 ms.
 #include <algorithm>
 #include <cmath>
 #include <map>
@@ -25,28 +25,30 @@ namespace stepscope {
 namespace launching_rules {
 namespace {
 
-// A launch call takes 3 to 10 us, recorded, on a host with cores to spare, and
-// hardly varies (traces of seven hosts, in the median). Where it takes longer,
-// and some calls much longer than others, the thread is interrupted.
+// On a host with spare cores, a recorded launch call takes 3 to 10 us and
+// hardly varies (medians of traces from seven hosts). If calls take longer, and
+// some much longer than others, the thread is interrupted.
 constexpr double kSlowLaunchNs = 10'000;
 constexpr double kInterrupted = 1.3;  // mean / median
-// Launches between two waits: what is captured or compiled in pieces of fewer
-// gains nobody knows what. Our own choice.
+// The least number of launches between two waits. If fewer can be captured or
+// compiled as one piece, the gain is unknown. Our own choice.
 constexpr double kLeastPiece = 50;
 constexpr double kShare = 0.10;
 constexpr double kLaunches = 200;
 constexpr double kCompiledOpNs = 2'000;
-// From one kernel of a CUDA graph to the next ("Getting Started with CUDA
-// Graphs", NVIDIA: 0.5 us for kernels of 2.9 us); some devices need twice that.
+// The time from one kernel of a CUDA graph to the next ("Getting Started with
+// CUDA Graphs", NVIDIA: 0.5 us for kernels of 2.9 us). Some devices need twice
+// that.
 constexpr double kGraphGapNs = 1'000;
-// Starting an op or a kernel takes some 5 to 20 us; time beyond this limit per
+// Starting an op or a kernel takes some 5 to 20 us. Time beyond this limit per
 // call is spent on something else.
 constexpr double kMostPerCallNs = 30'000;
-// On a CPU the framework always takes some time; it sets the pace from here on.
+// On a CPU the framework always takes some time. From this share of the step
+// on, it sets the pace.
 constexpr double kShareOfCpuStep = 0.3;
 constexpr size_t kRegionsShown = 3;
 
-// The two ops with the most framework time.
+// Names the two ops with the most framework time.
 std::string WorstOps(const AnalysisContext& m) {
   std::map<NameId, int64_t> self;
   for (const auto& timeline : m.timelines) {
@@ -75,7 +77,7 @@ std::string_view WithoutEngine(std::string_view name) {
   return name;
 }
 
-// The nested ranges of each thread that name a place in the program.
+// Returns the nested ranges of each thread that name a place in the program.
 Nesting PlacesOf(const Trace& trace) {
   std::vector<std::vector<Nesting::Row>> by_thread(trace.threads().size());
   for (RowId row = 0; row < trace.ranges().size(); ++row) {
@@ -90,8 +92,8 @@ Nesting PlacesOf(const Trace& trace) {
   return Nesting(std::move(by_thread));
 }
 
-// "forward > aten::conv2d": the innermost range around a launch and the
-// outermost op that issued it.
+// Returns the innermost range around a launch and the outermost op that issued
+// it, such as "forward > aten::conv2d".
 std::string RegionOf(const Trace& trace, const Nesting& places,
                      const RuntimeCall& call) {
   std::string region;
@@ -108,8 +110,9 @@ std::string RegionOf(const Trace& trace, const Nesting& places,
   return region + std::string(WithoutEngine(trace.name(trace.ops()[op].name)));
 }
 
-// Where most launches of the steady steps come from: "aten::add_ (161 launches
-// per step), aten::mul_ (80)". `per` follows the first count: " per step".
+// Returns where most launches of the steady steps come from, such as
+// "aten::add_ (161 launches per step), aten::mul_ (80)". `per` follows the
+// first count: " per step".
 std::string WorstRegions(const Trace& trace, const Steps& in,
                          const std::string& per) {
   std::vector<bool> launches(trace.runtime_calls().size());
@@ -147,8 +150,8 @@ std::string WorstRegions(const Trace& trace, const Steps& in,
   return text;
 }
 
-// How much longer than the steps before it the recorded step of a live
-// recording is, less what is known to be the recorder's.
+// Returns how much longer the recorded step is than the unrecorded steps before
+// it, without the time of the recorder's own events. 0 if that is unknown.
 double AddedByRecordingNs(const AnalysisContext& m) {
   const std::optional<WaitedSteps> steps = CompareWithWaitSteps(m);
   if (!steps) return 0;
@@ -181,8 +184,8 @@ LaunchCalls MeasureLaunchCalls(const AnalysisContext& m) {
   return found;
 }
 
-// How often per step the host waits for results inside ops, which ends what can
-// be captured or compiled as one piece.
+// Returns how often per step the host waits for results inside ops. Each wait
+// ends what can be captured or compiled as one piece.
 double WaitsPerStep(const AnalysisContext& m) {
   return SumWaits(m.waits, m.steps,
                   [](const HostWait& one) {
@@ -192,44 +195,45 @@ double WaitsPerStep(const AnalysisContext& m) {
       .count;
 }
 
-// What starting ops and kernels takes, per step.
+// The time for starting ops and kernels, per step.
 struct Launching {
   double calls = 0;
   double dispatch_ns = 0, host_ns = 0;  // inside ops and between them
-  double starting_ns = 0;  // of both, what starting the calls takes at most
-  double added_ns = 0;     // of that, by recording
+  double starting_ns = 0;  // the most that starting the calls takes, of both
+  double added_ns = 0;     // the part of it that recording adds
   double latency_ns = 0;   // from late launches to the starts of their kernels
   double idle_ns() const { return dispatch_ns + host_ns; }
   double own_ns() const { return std::max(0.0, starting_ns - added_ns); }
 };
 
-// nullopt if ops and code between them take too little to matter.
+// Returns nullopt if ops and the code between them take too little time to
+// matter.
 std::optional<Launching> MeasureLaunching(const AnalysisContext& m) {
   Launching found{.calls = m.CallsPerStep(),
                   .dispatch_ns = m.MeanNs(Cause::kDispatch),
                   .host_ns = m.MeanNs(Cause::kHostCode)};
   const double least = kShare * m.step_ns();
-  // MeasureOwnCode() takes long.
+  // Return early, because MeasureOwnCode() takes long.
   if (found.idle_ns() < least || (!m.has_gpu && found.calls < kLaunches) ||
       m.ShareOfStepsWith(Cause::kDispatch, 0) < 2.0 / 3) {
     return {};
   }
-  // Longer pauses are the program's own code, which python-between-ops reports,
-  // or free gradients.
+  // Longer pauses free gradients or are the program's own code, which
+  // python-between-ops reports.
   const OwnCode code = MeasureOwnCode(m, /*with_places=*/false);
   found.host_ns -= std::min(
       found.host_ns, code.delay_ns + code.optimizer_delay_ns + code.saving_ns);
-  // A CUDA graph does away with all that ops do on the host, compiling does
+  // A CUDA graph removes everything that ops do on the host. Compiling does
   // not.
   const double most = kMostPerCallNs * found.calls;
   found.starting_ns = m.has_gpu
                           ? found.dispatch_ns + std::min(found.host_ns, most)
                           : std::min(found.idle_ns(), most);
   if (m.has_gpu) {
-    // What recording adds to the step, it adds there.
+    // Recording lengthens the step in this time.
     found.added_ns = AddedByRecordingNs(m);
-    // A kernel that is launched when the GPU has run dry starts some us after
-    // that; where the GPU never waits for a launch, it is queued by then.
+    // If the GPU has run dry, a kernel starts some us after its launch. If the
+    // GPU never waited for a launch, the kernel would already be queued.
     found.latency_ns = std::max(
         0.0, m.MeanNs(Cause::kKernelLatency) - kGraphGapNs * found.calls);
   }
@@ -286,7 +290,7 @@ void SayFix(const AnalysisContext& m, Finding& finding) {
   finding.fix_python = "torch.compile(model)";
 }
 
-// Launch calls that other threads interrupt.
+// Adds that other threads interrupt launch calls.
 void SayInterrupted(const LaunchCalls& calls, Finding& finding) {
   finding.evidence +=
       " A launch call takes " + Number(calls.median_ns * 1e-3) +
@@ -321,8 +325,8 @@ Verdict CheckLaunchBound(const AnalysisContext& m) {
     if (took.interrupted()) SayInterrupted(took, finding);
   }
   finding.wrong_if = "the program does work of its own between ops";
-  // What waits or varies in each step is in the way of a graph of the step:
-  // that comes first, and how much is left to gain then is unknown.
+  // Waits, and launches that vary in each step, prevent a graph of the step.
+  // They must be fixed first, and how much a graph then gains is unknown.
   std::vector<Alternative> alternatives = {
       {Edit{.dispatch_ns = kCompiledOpNs}}};
   const double waits = m.has_gpu ? WaitsPerStep(m) : 0;

@@ -35,7 +35,7 @@ constexpr char kLayoutFixPython[] =
     "model.to(memory_format=torch.channels_last); x = "
     "x.to(memory_format=torch.channels_last)";
 
-// The tensors of a convolution: input and weight where they were recorded.
+// The tensors of a convolution: input and weight, if they were recorded.
 struct Operands {
   const Argument* input = nullptr;
   const Argument* weight = nullptr;
@@ -60,8 +60,8 @@ bool IsStem(const Trace& trace, RowId op) {
          operands.weight->dims[1] <= kStemChannels;
 }
 
-// True if dimension 1 is contiguous. 1 x 1 and single-channel tensors are in
-// both formats.
+// True if dimension 1 is contiguous. 1 x 1 and single-channel tensors have both
+// formats.
 bool IsChannelsLast(const Argument& tensor) {
   return tensor.strides.size() >= 4 && tensor.strides[1] == 1;
 }
@@ -73,7 +73,7 @@ Layouts CountLayouts(const AnalysisContext& m, const KernelFilter& wanted) {
   Layouts layouts;
   RowId last = kNone;
   for (const KernelUse& use : m.kernels.uses) {
-    // One convolution may launch several such kernels.
+    // One convolution may launch several such kernels. Count it once.
     if (!wanted(use) || use.op == last) continue;
     last = use.op;
     const Operands operands = OperandsOf(m.trace, use.op);
@@ -103,7 +103,7 @@ std::string WhatIsFirst(const Layouts& layouts) {
   return "";
 }
 
-// The convolution that `row` is part of; kNone if there is none.
+// Returns the convolution that `row` is part of; kNone if there is none.
 RowId ConvolutionAround(const Trace& trace, RowId row) {
   for (; row != kNone; row = trace.ops()[row].parent) {
     if (trace.name(trace.ops()[row].name).find("convolution") !=
@@ -114,9 +114,9 @@ RowId ConvolutionAround(const Trace& trace, RowId row) {
   return kNone;
 }
 
-// True if `row`, or a convolution around it, convolves sequences: there is no
-// channels-last format for their three dimensions, whatever oneDNN makes of
-// them.
+// True if `row`, or a convolution around it, convolves sequences. Their three
+// dimensions have no channels-last format, even if oneDNN converts them
+// internally.
 bool ConvolvesSequences(const Trace& trace, RowId row) {
   while ((row = ConvolutionAround(trace, row)) != kNone) {
     if (TensorArgument(trace, row, 0).dims.size() == 3) return true;
@@ -125,8 +125,9 @@ bool ConvolvesSequences(const Trace& trace, RowId row) {
   return false;
 }
 
-// True for interpolation of images that are channels-first. On a CPU it
-// computes channels-last: it converts its input, and its result back.
+// True for interpolation of channels-first images. On a CPU, interpolation
+// computes in channels-last, so it converts its input and converts its result
+// back.
 bool Interpolates(const Trace& trace, RowId row) {
   if (!trace.name(trace.ops()[row].name).starts_with("aten::upsample_")) {
     return false;
@@ -135,8 +136,8 @@ bool Interpolates(const Trace& trace, RowId row) {
   return input != nullptr && !IsChannelsLast(*input);
 }
 
-// What a copy between the formats is made for: the convolution or interpolation
-// around it; kNone if there is none.
+// Returns the convolution or interpolation that a copy between the formats is
+// made for; kNone if there is none.
 RowId ConvertedFor(const Trace& trace, RowId copy) {
   const RowId convolution = ConvolutionAround(trace, copy);
   if (convolution != kNone) {
@@ -162,14 +163,14 @@ bool Converts(const Trace& trace, RowId row) {
   return image && IsChannelsLast(to) != IsChannelsLast(from);
 }
 
-// What memory formats cost convolutions and interpolation in a CPU-only run, in
-// ns per step.
+// Time in ns per step that format conversions cost convolutions and
+// interpolation in a CPU-only run.
 struct FormatCopies {
   double seen_ns = 0;        // copies from one format to the other
-  double convolving_ns = 0;  // of it, for convolutions
+  double convolving_ns = 0;  // the part of it for convolutions
   double seen_bytes = 0;
   int64_t count = 0;     // in all steps
-  double hidden_ns = 0;  // at most, inside the convolutions
+  double hidden_ns = 0;  // at most, inside convolutions
   RowId longest = kNone;
 };
 
@@ -205,8 +206,9 @@ FormatCopies FindFormatCopies(const AnalysisContext& m) {
     }
   }
   if (found.seen_ns <= 0) return found;
-  // oneDNN converts inside its ops as well: up to all they read and write, at
-  // the rate of the copies, as far as their arithmetic leaves room for it.
+  // oneDNN also converts inside its ops. Estimate at most everything that they
+  // read and write, at the rate of the copies, limited to the time that their
+  // arithmetic does not need.
   const OpGrowth growth(m.trace, all);
   const double ns_per_byte = found.seen_ns / std::max(found.seen_bytes, 1.0);
   for (RowId row : convolutions) {
@@ -226,10 +228,11 @@ FormatCopies FindFormatCopies(const AnalysisContext& m) {
   return found;
 }
 
-// On a CPU, group and instance normalisation with their gradients take two to
-// eight times as long on channels-last tensors (torch 2.11, two cores, batches
-// of 8 to 64 images of 16 to 64 pixels a side and 32 or 64 channels); batch
-// normalisation takes half the time.
+// True if channels-last would slow down group or instance normalisation on a
+// CPU: with their gradients they take two to eight times as long on
+// channels-last tensors (torch 2.11, two cores, batches of 8 to 64 images of 16
+// to 64 pixels a side and 32 or 64 channels). Batch normalisation takes half
+// the time.
 bool HasSlowNorms(const AnalysisContext& m) {
   return std::ranges::any_of(m.tree.of_thread(m.steps.thread), [&](RowId row) {
     const Op& op = m.trace.ops()[row];
@@ -239,7 +242,7 @@ bool HasSlowNorms(const AnalysisContext& m) {
   });
 }
 
-// A CPU-only run has no kernels that transpose, but copies between ops.
+// A CPU-only run has no transposing kernels, but it has copies between ops.
 Verdict CheckConversionsOnCpu(const AnalysisContext& m) {
   if (m.trace.op_inputs().empty()) {
     return Skip("the sizes of tensors were not recorded (record_shapes)");
@@ -291,7 +294,7 @@ Verdict CheckLayoutTranspose(const AnalysisContext& m) {
       m.kernels.NsPerStep([](const KernelUse&) { return true; });
   const double ns = m.kernels.NsPerStep(wanted);
   if (ns <= 0 || ns < kShare * total) return Clean();
-  // An image has to be converted once in any case.
+  // An image must be converted once in any case.
   const double stem = m.kernels.NsPerStep([&](const KernelUse& use) {
     return wanted(use) && IsStem(m.trace, use.op);
   });

@@ -1,7 +1,7 @@
-// Do the loader's workers deliver batches too slowly, and why?
-// Sources: PyTorch Performance Tuning Guide, "Enable asynchronous data loading
-// and augmentation"; "17 tips", number 2. Waits count from 5 % of the step on,
-// as in torch-tb-profiler and XProf.
+// Do the loader's workers deliver batches too slowly, and why? Sources: PyTorch
+// Performance Tuning Guide, "Enable asynchronous data loading and
+// augmentation"; "17 tips", number 2. Waits count if they take 5 % of the step
+// or more, as in torch-tb-profiler and XProf.
 #include <algorithm>
 #include <cmath>
 #include <iterator>
@@ -26,26 +26,26 @@ namespace loader_bound_rules {
 namespace {
 
 constexpr double kWaitShare = 0.05;
-constexpr double kPeriodicShare = 0.8;    // of all waiting, in every k-th step
+constexpr double kPeriodicShare = 0.8;    // of all waiting, on every k-th step
 constexpr double kRestart = 10;           // times the usual wait
-constexpr double kUsualWaitNs = 100'000;  // at least, for that comparison
+constexpr double kUsualWaitNs = 100'000;  // the least "usual wait"
 constexpr double kRestartShare = 0.01;    // of the step
 constexpr int64_t kForkNs = 2'000'000;    // forking a worker takes longer
-constexpr double kPauseNs = 20'000'000;   // and so long for several of them
-constexpr int64_t kLeastBursts = 3;       // two waits show no habit,
-constexpr double kMostOfTheTime = 0.5;    // unless most of the time goes there
+constexpr double kPauseNs = 20'000'000;   // forking several takes longer
+constexpr int64_t kLeastBursts = 3;       // two waits may be chance,
+constexpr double kMostOfTheTime = 0.5;    // unless they take most of the time
 constexpr double kMostSteps = 2.0 / 3;    // as in sync-data-loading
 constexpr double kCoresFull = 0.9;
 constexpr double kWorkersIdle = 0.5;
 
 // The waits of all steps except warm-up, in ns.
 struct StepWaits {
-  std::vector<double> waits;     // without those in `openings`
+  std::vector<double> waits;     // without `openings`
   std::vector<double> openings;  // for the first batches of validation
-  std::vector<size_t> steps;     // in Steps::windows
+  std::vector<size_t> steps;     // indices into Steps::windows
   double median_frac = 0;        // of the step
   double mean_ns = 0;
-  // All waits are about as short as taking a finished batch is.
+  // True if all waits are about as short as taking a finished batch.
   bool only_hand_over = false;
   double total() const {
     double sum = 0;
@@ -54,7 +54,8 @@ struct StepWaits {
   }
 };
 
-// The waits for the first batches of validation passes, in ns by window.
+// Returns the waits for the first batches of validation passes, in ns by
+// window.
 std::vector<double> OpeningWaits(const AnalysisContext& m) {
   std::vector<double> waits(m.steps.windows.size());
   for (RowId row : OpeningLoads(m.trace, m.steps.thread)) {
@@ -88,13 +89,14 @@ StepWaits WaitsOf(const AnalysisContext& m) {
   return result;
 }
 
-// The k for which nearly all waiting falls on every k-th step; 0 if there is
-// none. Workers that finish together cause such a period.
+// Returns the k for which nearly all waiting falls on every k-th step; 0 if
+// there is none. Workers that finish together cause such a period.
 size_t WaitPeriod(const StepWaits& waits, int workers) {
+  // If the number of workers is known, only that period is tried.
   const size_t from = workers > 1 ? static_cast<size_t>(workers) : 2;
   const size_t most = workers > 1 ? from : 16;
   const double total = waits.total();
-  size_t period = 0;  // the longest one, because every 4th step is also a 2nd
+  size_t period = 0;  // the longest, because every 4th step is also a 2nd
   for (size_t k = from; k <= most && 2 * k <= waits.waits.size(); ++k) {
     std::vector<double> sums(k);
     size_t large = 0;
@@ -102,7 +104,7 @@ size_t WaitPeriod(const StepWaits& waits, int workers) {
       sums[i % k] += waits.waits[i];
       large += waits.waits[i] > 0.5 * total / waits.waits.size();
     }
-    // Long waits must occur in most periods; rarer ones have other causes.
+    // Long waits must occur in most periods. Rarer waits have other causes.
     if (4 * large * k >= 3 * waits.waits.size() && total > 0 &&
         *std::ranges::max_element(sums) >= kPeriodicShare * total) {
       period = k;
@@ -133,7 +135,7 @@ struct Restarts {
   int64_t count = 0;   // steps
 };
 
-// Steps that wait for the first batch of a validation pass.
+// Adds up the steps that wait for the first batch of a validation pass.
 Restarts FindOpenings(const StepWaits& waits) {
   Restarts openings;
   for (double ns : waits.openings) {
@@ -144,23 +146,23 @@ Restarts FindOpenings(const StepWaits& waits) {
   return openings;
 }
 
-// Where the loader's workers start anew, by the ops of the training thread: a
-// new iterator draws a seed, and forks its workers before anything else runs.
-// One whose workers stay alive only lets its sampler draw a seed, which
-// shuffles right behind it. From the end of the old iterator, which stops its
-// workers, to the first batch of the new one.
+// Finds where the loader's workers restart, judged by the ops of the training
+// thread. A new iterator draws a seed and forks its workers before anything
+// else runs. If workers stay alive, only the sampler draws a seed, and it
+// shuffles right after that. Each span lasts from the end of the old iterator,
+// which stops its workers, to the first batch of the new one.
 std::vector<Span> StartsOfWorkers(const AnalysisContext& m) {
   std::vector<Span> starts;
   if (m.steps.thread == kNone) return starts;
   const std::vector<Span> loads = LoaderSpans(m.trace, m.steps.thread);
   const std::span<const Op> ops = m.trace.ops();
-  auto first = loads.end();  // batch behind the seed
+  auto first = loads.end();  // first batch after the seed
   int64_t begin_ns = 0, seed_end_ns = 0, last_end_ns = 0;
   for (RowId row : m.tree.of_thread(m.steps.thread)) {
     const Op& op = ops[row];
     if (op.parent != kNone) continue;
     const bool draws = DrawsSeed(m.trace, row);
-    // What reads the seed is part of drawing it.
+    // Reading the seed is part of drawing it.
     const bool reads = IsAnyOf(m.trace.name(op.name), {"aten::item"});
     if (first != loads.end() && !reads) {
       const bool forks = op.begin_ns - seed_end_ns > kForkNs;
@@ -168,7 +170,7 @@ std::vector<Span> StartsOfWorkers(const AnalysisContext& m) {
         starts.push_back({begin_ns, first->end_ns});
         first = loads.end();
         last_end_ns = op.end_ns;
-        continue;  // a second seed is the sampler's
+        continue;  // the sampler draws the second seed
       }
       first = loads.end();
     }
@@ -176,7 +178,7 @@ std::vector<Span> StartsOfWorkers(const AnalysisContext& m) {
       first = std::ranges::upper_bound(loads, op.begin_ns, {}, &Span::begin_ns);
       seed_end_ns = op.end_ns;
       begin_ns = op.begin_ns;
-      // The old iterator ended right before, unless ops ran since.
+      // The old iterator ended right before, unless ops ran in between.
       if (first != loads.begin() && first != loads.end() &&
           last_end_ns <= std::prev(first)->end_ns) {
         begin_ns = std::prev(first)->begin_ns;
@@ -189,14 +191,14 @@ std::vector<Span> StartsOfWorkers(const AnalysisContext& m) {
   return starts;
 }
 
-// Loads behind a pause of the training thread that is long against the usual
-// one, from the pause on. Workers that live on make batches meanwhile, so that
-// whoever waits after such a pause waits for new ones. Where ops of the loader
-// were not recorded, nothing else shows it.
+// Returns loads after an unusually long pause of the training thread. Each span
+// starts with the pause. Workers that stay alive make batches during the pause,
+// so a wait after such a pause is for new workers. Nothing else shows this if
+// the loader's ops were not recorded.
 std::vector<Span> LoadsBehindPauses(const AnalysisContext& m) {
   std::vector<Span> found;
   if (m.steps.thread == kNone) return found;
-  // Waiting for the device is no pause.
+  // Waiting for the device does not count as a pause.
   std::vector<Span> busy;
   for (RowId row : m.tree.of_thread(m.steps.thread)) {
     const Op& op = m.trace.ops()[row];
@@ -234,8 +236,8 @@ std::vector<Span> LoadsBehindPauses(const AnalysisContext& m) {
   return found;
 }
 
-// Steps that wait for restarted workers. The first step is left out, because
-// the workers must start once.
+// Adds up the steps that wait for restarted workers, without the first step,
+// because workers must start once.
 Restarts FindRestarts(const AnalysisContext& m, const StepWaits& waits) {
   Restarts restarts;
   if (waits.waits.size() < 3) return restarts;
@@ -249,7 +251,7 @@ Restarts FindRestarts(const AnalysisContext& m, const StepWaits& waits) {
     double lost = MakesIterator(m, step) ? waits.waits[i] : 0;
     for (const Span& start : starts) {
       if (start.end_ns <= step.begin_ns || start.end_ns > step.end_ns) continue;
-      // New workers fill their queues, and slow the whole step down.
+      // New workers fill their queues, which slows down the whole step.
       lost = std::max(
           {lost, static_cast<double>(start.length()),
            static_cast<double>(step.length()) - m.usual.length_ns + usual});
@@ -262,10 +264,10 @@ Restarts FindRestarts(const AnalysisContext& m, const StepWaits& waits) {
   return restarts;
 }
 
-// What the operating system counted over the steady steps.
+// What the operating system measured over the steady steps.
 struct Load {
   double busy_cores = -1;   // by this process and its workers
-  double worker_frac = -1;  // share of their time that workers compute
+  double worker_frac = -1;  // share of the time that workers compute
   double read_bytes = 0;    // per step
 };
 
@@ -288,6 +290,7 @@ Load LoadOf(const AnalysisContext& m, int workers) {
     ++count;
   }
   if (count == 0 || wall <= 0) return load;
+  // Workers that are threads are already counted with the process.
   load.busy_cores = (cpu + (processes ? worker_cpu : 0)) / wall;
   if (worker_cpu > 0 && workers > 0) {
     load.worker_frac = worker_cpu / (workers * wall);
@@ -300,8 +303,8 @@ constexpr const char* kCheaper =
     "make batches cheaper to produce: cache decoded images, use smaller files, "
     "apply fewer transforms on the CPU";
 
-// On a CPU, workers and training share the cores; where none is free, more
-// workers gain nothing.
+// True if the number of cores matters but is unknown. On a CPU, workers and
+// training share the cores, and without a free core more workers gain nothing.
 bool CoresUnknown(const AnalysisContext& m) {
   return !m.has_gpu && CoresForLoading(m) <= 0;
 }
@@ -330,7 +333,7 @@ Finding Describe(const AnalysisContext& m, const Loading& loading, int workers,
   return finding;
 }
 
-// "5 steps of 40 begin ..., which costs 12 ms per step on average."
+// Returns "5 steps of 40 begin ..., which costs 12 ms per step on average."
 std::string CostOf(const Restarts& restarts, const StepWaits& waits,
                    const std::string& what) {
   return Count(restarts.count, "step") + " of " +
@@ -341,7 +344,7 @@ std::string CostOf(const Restarts& restarts, const StepWaits& waits,
 }
 
 // The gain refers to the mean of all steps except warm-up, because these waits
-// turn steps into outliers, which the mean steady step leaves out.
+// turn steps into outliers, and the mean steady step leaves outliers out.
 Verdict FireStall(const AnalysisContext& m, Finding finding, double ns) {
   return Fire(Found{.finding = std::move(finding),
                     .bound_ns = ns,
@@ -391,10 +394,10 @@ Verdict FireOpenings(const AnalysisContext& m, const StepWaits& waits,
   return FireStall(m, std::move(finding), openings.lost_ns);
 }
 
-// Steps that wait, where neither the median step does nor every k-th one.
+// Waits in some steps, when neither the median step nor every k-th step waits.
 struct Bursts {
   double lost_ns = 0;  // per step except warm-up
-  int64_t count = 0;   // steps that wait longer than the mean step does
+  int64_t count = 0;   // steps that wait longer than the mean
 };
 
 Bursts FindBursts(const StepWaits& waits) {
@@ -405,9 +408,9 @@ Bursts FindBursts(const StepWaits& waits) {
   return bursts;
 }
 
-// True if batches come in bursts: then they are prepared somewhere else, be the
-// number of workers known or not. A batch that the training thread makes itself
-// takes time in every step.
+// True if batches come in bursts. They are then prepared elsewhere, even if the
+// number of workers is unknown, because a batch that the training thread makes
+// itself takes time in every step.
 bool InBursts(const AnalysisContext& m, const Bursts& bursts) {
   const double all_ns = m.stats.all_mean_ms * 1e6;
   return bursts.lost_ns >= kWaitShare * all_ns &&
@@ -416,7 +419,7 @@ bool InBursts(const AnalysisContext& m, const Bursts& bursts) {
          m.ShareOfStepsWith(Cause::kData, 0.01 * m.step_ns()) < kMostSteps;
 }
 
-// At least 4, twice the default of DataLoader.
+// Suggests a longer queue: at least 4 batches, twice DataLoader's default.
 std::string LongerQueue(const AnalysisContext& m) {
   const int now = LoaderBatchesAhead(m.trace);
   return "; try prefetch_factor=" + std::to_string(std::max(4, 2 * now)) +
@@ -451,7 +454,7 @@ Verdict FireBursts(const AnalysisContext& m, const Loading& loading,
   return FireStall(m, std::move(finding), bursts.lost_ns);
 }
 
-// What the finding says where no core is free for another worker.
+// What the finding says if no core is free for another worker.
 Wording CoresFull() {
   return {.evidence = " All cores are busy, so more workers cannot help.",
           .fix_cpp = kCheaper,
@@ -477,7 +480,7 @@ Verdict CheckLoaderBound(const AnalysisContext& m) {
   }
   const bool often = waits.median_frac >= kWaitShare;
   const size_t period = often ? 0 : WaitPeriod(waits, workers);
-  if (period > 0) {  // over all steps: those that wait may be outliers
+  if (period > 0) {  // over all steps: waiting steps may be outliers
     waits.mean_ns = waits.total() / static_cast<double>(waits.waits.size());
   }
   const bool periodic = period > 0 && waits.mean_ns >= kWaitShare * m.step_ns();

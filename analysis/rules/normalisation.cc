@@ -15,7 +15,7 @@ namespace stepscope {
 namespace normalisation_rules {
 namespace {
 
-// Positions among the arguments of a convolution and of a batch norm.
+// Indices of arguments: a convolution's bias, a batch norm's training flag.
 constexpr size_t kBias = 2, kTraining = 5;
 
 bool IsConvolution(std::string_view name) {
@@ -32,7 +32,7 @@ const std::vector<Argument>* ArgumentsOf(const Trace& trace, RowId op) {
   return inputs == kNone ? nullptr : &trace.op_inputs()[inputs].arguments;
 }
 
-// The number of channels of a convolution's bias; -1 without a bias.
+// Returns the number of channels of a convolution's bias; -1 if it has no bias.
 int64_t BiasedChannels(const Trace& trace, RowId op) {
   const std::vector<Argument>* arguments = ArgumentsOf(trace, op);
   if (arguments == nullptr || arguments->size() <= kBias) return -1;
@@ -40,7 +40,7 @@ int64_t BiasedChannels(const Trace& trace, RowId op) {
   return bias.dims.size() == 1 ? bias.dims[0] : -1;
 }
 
-// True for a batch norm that uses the batch's own statistics over `channels`.
+// True for a batch norm over `channels` that uses the statistics of the batch.
 bool NormalisesBatch(const Trace& trace, RowId op, int64_t channels) {
   const std::vector<Argument>* arguments = ArgumentsOf(trace, op);
   return IsBatchNorm(trace.name(trace.ops()[op].name)) &&
@@ -51,7 +51,7 @@ bool NormalisesBatch(const Trace& trace, RowId op, int64_t channels) {
 }
 
 // True for num_batches_tracked.add_(1), which a batch norm module calls before
-// the norm: add_ on an integer scalar (in C++ one add_ inside another).
+// the norm: add_ on an integer scalar (in C++, one add_ inside another).
 bool CountsBatches(const Trace& trace, RowId row) {
   const Op& op = trace.ops()[row];
   if (trace.name(op.name) != "aten::add_" || op.inputs == kNone) return false;
@@ -60,7 +60,8 @@ bool CountsBatches(const Trace& trace, RowId row) {
          trace.name(arguments[0].type).starts_with("long");
 }
 
-// Outermost convolutions with a bias whose next sibling is a batch norm.
+// Returns outermost convolutions with a bias whose next sibling is a batch
+// norm.
 std::vector<RowId> FindPairs(const AnalysisContext& m) {
   std::vector<RowId> found;
   RowId candidate = kNone;
@@ -91,9 +92,9 @@ std::vector<RowId> FindPairs(const AnalysisContext& m) {
   return found;
 }
 
-// By op: whether it belongs to a convolution of `pairs`, in the forward or in
-// the backward pass. Its element-wise kernels add the bias, and its reductions
-// sum the gradient of the bias.
+// Returns, by op, whether it belongs to the forward or backward pass of a
+// convolution in `pairs`. Elementwise kernels of these ops add the bias, and
+// reductions sum the bias's gradient.
 std::vector<bool> OpsOfBias(const AnalysisContext& m,
                             const std::vector<RowId>& pairs) {
   const std::unordered_set<RowId> forward(pairs.begin(), pairs.end());

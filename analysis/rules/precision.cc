@@ -1,9 +1,10 @@
 // Is anything computed in double precision without need, in 16 bits on a CPU
 // that is slow with them, or cast to 16 bits again and again? Sources: PyTorch
-// documentation, Automatic Mixed Precision, on CPUs: without AMX, AVX512_BF16
-// or AVX512_FP16 a product in 16 bits converts or falls back to plain loops;
-// the precision advice of the PyTorch Performance Tuning Guide. FP64 runs at
-// half the rate of FP32 on data-centre devices and at 1/32 to 1/64 on others.
+// documentation, Automatic Mixed Precision, on CPUs (without AMX, AVX512_BF16
+// or AVX512_FP16, a product in 16 bits converts its operands or falls back to
+// plain loops); the precision advice of the PyTorch Performance Tuning Guide.
+// FP64 runs at half the rate of FP32 on data-centre devices and at 1/32 to 1/64
+// on others.
 #include <stepscope/op_cost.h>
 
 #include <algorithm>
@@ -35,11 +36,11 @@ namespace {
 
 constexpr double kShare = 0.01;    // of the compute time
 constexpr double kAllOfIt = 0.90;  // more than this is probably intended
-constexpr double kHalf = 0.5;      // the time in FP32, relative to FP64
-// The peak of a core with AVX-512 at 3 GHz in float32, for bounds on a CPU.
+constexpr double kHalf = 0.5;      // time in FP32 / time in FP64
+// The float32 peak of a core with AVX-512 at 3 GHz, for bounds on a CPU.
 constexpr double kPeakFlopsPerNs = 192;
 
-// By the inputs where they were recorded, else by the kernel's name.
+// Judged by the recorded inputs, or without inputs by the kernel's name.
 bool IsFp64(const Trace& trace, const KernelUse& use) {
   if (use.op != kNone && trace.ops()[use.op].inputs != kNone) {
     return TakesDoubles(trace, use.op);
@@ -47,10 +48,10 @@ bool IsFp64(const Trace& trace, const KernelUse& use) {
   return use.precision == Precision::kFp64;
 }
 
-// True for ops that factorise a matrix, or solve with one. What they lose to
-// rounding grows with the condition of the matrix (N. Higham, "Accuracy and
-// Stability of Numerical Algorithms", chapters 9 and 10), so that 24 bits are
-// often too few. Names as in ATen 2.x.
+// True for ops that factorise a matrix or solve with one. Their rounding errors
+// grow with the condition of the matrix (N. Higham, "Accuracy and Stability of
+// Numerical Algorithms", chapters 9 and 10), so that 24 bits are often too few.
+// Names as in ATen 2.x.
 bool Decomposes(std::string_view name) {
   if (!name.starts_with("aten::")) return false;
   name.remove_prefix(6);
@@ -66,15 +67,15 @@ bool Decomposes(std::string_view name) {
   });
 }
 
-// Doubles, in ns per step.
+// Time of double-precision ops, in ns per step.
 struct Doubles {
   double ns = 0;
-  double decomposing_ns = 0;  // of it: Decomposes()
-  double convolving_ns = 0;   // of it, on a CPU: in convolutions
-  double lstm_ns = 0;         // on a CPU: LSTM layers, calling ops included
+  double decomposing_ns = 0;  // the part in Decomposes() ops
+  double convolving_ns = 0;   // the part in convolutions, on a CPU
+  double lstm_ns = 0;         // LSTM layers on a CPU, including calls of ops
 };
 
-// True if the program probably needs them.
+// True if the program probably needs double precision.
 bool AreWanted(const Doubles& doubles, double whole_ns) {
   return doubles.decomposing_ns >= kShare * whole_ns;
 }
@@ -134,6 +135,8 @@ Verdict CheckOnGpu(const AnalysisContext& m) {
   };
   const double ns = kernels.NsPerStep(wanted);
   if (ns <= 0 || ns < kShare * kernels.compute_ns) return Clean();
+  // Products follow the rates of the device's units. Memory limits other
+  // kernels, and these move half the bytes.
   const double products =
       kernels.peaks.fp64_share > 0 ? kernels.peaks.fp64_share : kHalf;
   Edit edit;
@@ -184,6 +187,8 @@ Verdict CheckOnCpu(const AnalysisContext& m) {
       whole += static_cast<double>(segment.length());
       const RowId inputs = m.trace.ops()[segment.op].inputs;
       if (inputs == kNone) continue;
+      // Ops with equal arguments share a row of inputs, so each row is checked
+      // once.
       if (known[inputs] < 0) known[inputs] = TakesDoubles(m.trace, segment.op);
       if (known[inputs] == 0) continue;
       const auto ns = static_cast<double>(segment.length());
@@ -191,6 +196,8 @@ Verdict CheckOnCpu(const AnalysisContext& m) {
       const RowId around = DoubleConvolutionAround(m.trace, segment.op);
       if (around != kNone) {
         doubles.convolving_ns += ns;
+        // A convolution may consist of several segments, but its operations
+        // count once.
         if (last != around) {
           least_ns += CostOf(m.trace, around).flops / kPeakFlopsPerNs;
         }
@@ -244,10 +251,10 @@ Verdict CheckFp64(const AnalysisContext& m) {
   return m.has_gpu ? CheckOnGpu(m) : CheckOnCpu(m);
 }
 
-// Small or narrow products reach a tenth of that in any type, plain loops a
-// fiftieth.
+// Small or narrow products reach a tenth of the usual rate in any type, plain
+// loops a fiftieth.
 constexpr double kSlowFlopsPerNs = kUsualFlopsPerNs / 16;
-// Below, calling the op takes as long.
+// Calling an op takes as long as this many operations.
 constexpr double kLeastFlops = 1e6;
 constexpr char kFloatChange[] = "products in float32";
 
@@ -258,8 +265,8 @@ struct HalfOp {
   bool is_slow() const { return flops <= kSlowFlopsPerNs * ns; }
 };
 
-// The products of the steady steps in 16 bits. Depthwise convolutions are slow
-// in any type.
+// Returns the products of the steady steps in 16 bits, without depthwise
+// convolutions, which are slow in any type.
 std::vector<HalfOp> HalfOps(const AnalysisContext& m) {
   std::vector<HalfOp> found;
   const std::span<const Op> ops = m.trace.ops();
@@ -285,6 +292,8 @@ Verdict CheckSlowHalf(const AnalysisContext& m) {
   if (!RecursInMostSteps(m.steps, slow)) return Clean();
   std::vector<ShortenedOp> ops;
   double flops = 0, ns = 0;
+  // Include fast products, because they change their type together with the
+  // slow ones.
   for (const HalfOp& one : all_ops) {
     ops.push_back(
         {one.row, std::min(1.0, one.flops / kPeakFlopsPerNs / one.ns)});
@@ -316,7 +325,7 @@ Verdict CheckSlowHalf(const AnalysisContext& m) {
   return FireBound(std::move(finding), all.saved_ns);
 }
 
-// A few casts are those of inputs and results.
+// A few casts may be those of inputs and results.
 constexpr size_t kFewCasts = 8;
 constexpr char kCastChange[] = "weights in 16 bits";
 
@@ -324,9 +333,8 @@ bool IsHalf(std::string_view type) {
   return IsAnyOf(type, {"c10::Half", "c10::BFloat16"});
 }
 
-// A cast between float32 and 16 bits in front of a product: one of autocast is
-// part of the op. One that the program asks for is an op of its own, or part of
-// a type_as.
+// A cast between float32 and 16 bits inside a product, as autocast makes it. A
+// cast that the program asks for is an op of its own, or part of type_as.
 struct Cast {
   size_t step = 0;
   RowId row = kNone;
@@ -375,6 +383,7 @@ Verdict CheckCasts(const AnalysisContext& m) {
     ops.push_back({cast.row, 0});
     if (half == nullptr && cast.to != "float") half = &cast;
   }
+  // With casts to float32 alone, the weights are in 16 bits already.
   if (half == nullptr) return Clean();
   ShortenedOps all = ShortenOps(m, std::move(ops), kCastChange);
   const bool is_bf16 = half->to == "c10::BFloat16";

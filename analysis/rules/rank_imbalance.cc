@@ -25,20 +25,20 @@ namespace {
 constexpr double kWaitShare = 0.03;
 constexpr double kLateShare = 0.01;
 constexpr double kLastShare = 0.60;
-// The share of a slow rank's lateness that its longer work must explain.
+// The least share of a slow rank's lateness that its longer work must explain.
 constexpr double kLateByWork = 0.5;
 constexpr double kOutlierScore = 3.5;
-// With fewer ranks a z-score means nothing: the rank must then be last nearly
+// With fewer ranks a z-score means nothing. The rank must then be last nearly
 // always, and at least a few times.
 constexpr size_t kRanksForScore = 4;
 constexpr double kLastOfFewShare = 0.90;
 constexpr int64_t kLastOfFewTimes = 5;
 // A rank that only drifted is last in at least this share of the collectives.
 constexpr double kLastOfDrifted = 0.80;
-// A noise is two standard errors. Three are required, because many pairs of
-// ranks are compared.
+// Noise values are two standard errors. Three are required here, because many
+// pairs of ranks are compared.
 constexpr double kNoises = 1.5;
-// Shares of the step. A larger difference is not chance, however much steps
+// Shares of the step. A larger difference is not chance, however much the steps
 // vary.
 constexpr double kMostNoise = 0.05;
 constexpr double kMostDrift = 0.10;
@@ -46,7 +46,7 @@ constexpr double kDrifts = 3;  // times the mean drift
 // Waits must exceed the residual error of the clock alignment by this factor.
 constexpr double kResiduals = 3;
 
-// True if the rank belongs to a job of several, as far as its trace says.
+// True if the trace says that the rank belongs to a job of several ranks.
 bool HasOtherRanks(const AnalysisContext& m) {
   const RunInfo& run = m.trace.run();
   if (run.world_size >= 0) return run.world_size > 1;
@@ -84,7 +84,7 @@ const RankRow& MostOftenLast(const RankComparison& ranks) {
   return *std::ranges::max_element(ranks.rows, {}, &RankRow::last);
 }
 
-// The share of all waiting that is for this rank.
+// Returns the share of all waiting that is for this rank.
 double WaitedForShare(const RankComparison& ranks, const RankRow& row) {
   double all = 0, for_row = 0;
   for (const RankWait& wait : ranks.waits) {
@@ -108,8 +108,8 @@ double WaitOfOthers(const RankComparison& ranks, const RankRow& straggler) {
   return sum / static_cast<double>(ranks.rows.size() - 1);
 }
 
-// The time, in ms per step, in which the rank's device works on anything but
-// collectives.
+// Returns the time in ms per step in which the rank's device works on anything
+// but collectives.
 double DeviceMs(const RankRow& row) {
   double ms = 0;
   for (const char* key : {"compute", "copy"}) {
@@ -120,9 +120,9 @@ double DeviceMs(const RankRow& row) {
 }
 
 // True if the rank's host, loader or device works longer than those of the
-// others, by more than the means of equal ranks differ by chance. Ranks whose
-// hosts do not wait for each other drift apart and stay apart although none of
-// them is slow.
+// others, by more than equal ranks may differ by chance. Needed because ranks
+// whose hosts do not wait for each other drift apart, and stay apart, although
+// none of them is slow.
 bool WorksLonger(const RankComparison& ranks, const RankRow& straggler) {
   std::vector<double> hosts, loaders, devices, noises;
   for (const RankRow& row : ranks.rows) {
@@ -134,7 +134,7 @@ bool WorksLonger(const RankComparison& ranks, const RankRow& straggler) {
     noises.push_back(row.host_noise_ms);
   }
   if (hosts.empty()) return false;
-  // Lateness adds up over the collectives of a step, whereas work does not.
+  // Lateness adds up over the collectives of a step. Work does not.
   const double late_ms =
       std::min(straggler.late_ms, WaitOfOthers(ranks, straggler));
   const double least = std::max(
@@ -146,11 +146,11 @@ bool WorksLonger(const RankComparison& ranks, const RankRow& straggler) {
          DeviceMs(straggler) - Median(devices) >= least;
 }
 
-// The rank, of a few, that most waiting is for and whose longer work explains
-// it. It need not be last nearly always: after a long wait at the first
-// collective of a step, chance decides who is last at the others. Other
-// programs that take its cores are no work of its own, and are reported by
-// contended-cores.
+// For runs of few ranks: returns the rank that the others wait for most, if its
+// longer work explains the waits. It need not be last nearly always, because
+// after a long wait at the first collective of a step, chance decides which
+// rank is last at the others. Time lost to other programs on its cores is not
+// its own work; contended-cores reports it.
 const RankRow* LateByItsWork(const RankComparison& ranks) {
   const RankRow& row = MostWaitedFor(ranks);
   if (WaitedForShare(ranks, row) < kLastShare || row.last < kLastOfFewTimes ||
@@ -162,7 +162,7 @@ const RankRow* LateByItsWork(const RankComparison& ranks) {
   for (const RankRow& other : ranks.rows) {
     noise_ms = std::max(noise_ms, other.host_noise_ms);
   }
-  // The difference of two means that both stray by that noise.
+  // The noise of the difference of two means, each with this noise.
   const double late_ms = std::min(row.late_ms, WaitOfOthers(ranks, row));
   const double least =
       std::max(kLateByWork * late_ms, kNoises * std::numbers::sqrt2 * noise_ms);
@@ -170,7 +170,7 @@ const RankRow* LateByItsWork(const RankComparison& ranks) {
                                                                     : nullptr;
 }
 
-// The rank that is late as if it were slow; nullptr if there is none.
+// Returns the rank that is late as if it were slow; nullptr if there is none.
 const RankRow* LateRank(const RankComparison& ranks) {
   const std::vector<double> scores = LatenessScores(ranks);
   const RankRow& row = MostOftenLast(ranks);
@@ -186,8 +186,8 @@ const RankRow* LateRank(const RankComparison& ranks) {
   return last >= kLastShare && scores[at] > kOutlierScore ? &row : nullptr;
 }
 
-// True if other programs on the ranks' cores may cause what the rank spends
-// longer. Which rank they delay is chance, unless it is one of many.
+// True if other programs on the ranks' cores may cause the rank's additional
+// time. In a run of few ranks, which rank they delay is chance.
 bool MayBeContention(const RankComparison& ranks, const RankRow& row) {
   const auto [cause, more_ms] = CauseOf(ranks, row);
   if (cause == "contended") return ranks.rows.size() < kRanksForScore;
@@ -201,7 +201,7 @@ bool MayBeContention(const RankComparison& ranks, const RankRow& row) {
   return lost_ms > 0 && more_ms <= lost_ms;
 }
 
-// The one rank that the others wait for; nullptr if there is none.
+// Returns the single rank that the others wait for; nullptr if there is none.
 const RankRow* Straggler(const RankComparison& ranks) {
   const RankRow* const late = LateRank(ranks);
   return late != nullptr && MayBeContention(ranks, *late) ? nullptr : late;
@@ -212,7 +212,7 @@ std::string Clocks(const RankComparison& ranks) {
          ", to within " + Number(ranks.clock_residual_us) + " us)";
 }
 
-// The one machine whose ranks the others wait for.
+// Checks for a single machine whose ranks the others wait for.
 Verdict CheckHosts(const RankComparison& ranks) {
   const RankComparison machines = ByHost(ranks);
   if (machines.rows.empty()) return Clean();
@@ -254,7 +254,7 @@ Verdict CheckHosts(const RankComparison& ranks) {
   return FireBound(std::move(finding), std::max(wait, more) * 1e6);
 }
 
-// True if the other ranks of its machine are late as well.
+// True if the other ranks of its machine are also late.
 bool ItsMachineIsLate(const RankComparison& ranks, const RankRow& row) {
   std::vector<double> late;
   for (const RankRow& other : ranks.rows) {
@@ -265,8 +265,8 @@ bool ItsMachineIsLate(const RankComparison& ranks, const RankRow& row) {
   return !late.empty() && Median(late) >= kLateByWork * row.late_ms;
 }
 
-// What the straggler costs: by the replay of all ranks together, or else at
-// most what the others wait for it.
+// Adds what the straggler costs: from the replay of all ranks together, or
+// otherwise at most the time that the others wait for it.
 Found Priced(Finding finding, const RankComparison& ranks, const RankRow& row,
              double bound_ms) {
   Found found{.finding = std::move(finding), .bound_ns = bound_ms * 1e6};
@@ -298,7 +298,7 @@ Verdict CheckStraggler(const RankComparison& ranks) {
   if (!WorksLonger(ranks, *row)) return Clean();
   const auto [cause, more] = CauseOf(ranks, *row);
   // Two ranks that never wait for each other drift apart and stay apart. The
-  // later one is slow only if it spends longer on something.
+  // later rank is slow only if it spends more time on something.
   if (cause.empty() && ranks.rows.size() < kRanksForScore) return Clean();
   const std::string name = "rank " + std::to_string(row->rank);
   Finding finding;
@@ -318,10 +318,10 @@ Verdict CheckStraggler(const RankComparison& ranks) {
   finding.where = name + (row->source.empty() ? "" : ", " + row->source);
   finding.assumption = "at best: " + name + " arrives with the median rank";
   finding.fix_cpp = finding.fix_python = FixOf(cause, ranks, *row);
-  // Time that the straggler loses after its last collective does not show in
-  // the waits of the others.
+  // The waits of the others do not show time that the straggler loses after its
+  // last collective.
   double bound_ms = std::max({wait, row->late_ms, more});
-  if (HasLargerBatches(ranks, *row)) {  // the others get what it has too much
+  if (HasLargerBatches(ranks, *row)) {  // the others get its surplus
     const auto like = static_cast<double>(std::ranges::count_if(
         ranks.rows,
         [&](const RankRow& other) { return AreAlike(other, *row); }));
@@ -345,8 +345,8 @@ bool OnlyDrifted(const RankComparison& ranks) {
   std::vector<double> noises;
   for (const RankRow& row : ranks.rows) noises.push_back(row.noise_ms);
   const double steps = static_cast<double>(std::max<int64_t>(ranks.steps, 1));
-  // With steps of standard deviation sd, two random walks wait on average
-  // 0.38 sd sqrt(steps) for each other. The noise is 2 sd / sqrt(steps).
+  // If steps have standard deviation sd, two random walks wait 0.38 sd
+  // sqrt(steps) for each other on average. The noise is 2 sd / sqrt(steps).
   const double drift_ms = kDrifts * 0.38 * Median(noises) / 2 * steps;
   return ranks.waiting_ms <= std::min(drift_ms, kMostDrift * ranks.step_ms);
 }

@@ -25,8 +25,8 @@ namespace synchronisation_rules {
 namespace {
 
 constexpr double kMostSteps = 0.5;      // of all steps but the last
-constexpr double kWorthSaying = 0.05;   // of the blocked time; less is left out
-constexpr double kLeastIdleNs = 5'000;  // less is printed as 0
+constexpr double kWorthSaying = 0.05;   // of the blocked time
+constexpr double kLeastIdleNs = 5'000;  // less would be printed as 0
 
 WaitFilter Only(const AnalysisContext& m, const std::vector<bool>& chosen) {
   return [&m, chosen](const HostWait& wait) {
@@ -39,6 +39,7 @@ struct Advice {
   const char* cpp;
   const char* python;
 };
+// In the order of ReadKind.
 constexpr std::array<Advice, 5> kAdvice = {
     {{"reads of single values",
       "keep the value on the device (accumulate it there and read it every N "
@@ -64,7 +65,7 @@ constexpr std::array<Advice, 5> kAdvice = {
      {"printed tensors", "print every N steps, from a copy on the CPU",
       "print every N steps, from one tensor.cpu() instead of the GPU tensor"}}};
 
-// The kind of read with the most blocked time.
+// Returns the kind of read with the most blocked time.
 size_t WorstKind(const AnalysisContext& m, const std::vector<ReadKind>& kinds,
                  const WaitFilter& filter) {
   std::array<int64_t, kAdvice.size()> blocked{};
@@ -89,14 +90,15 @@ std::string BlockedInWords(const AnalysisContext& m, const WaitSums& sums) {
                     " right after the waits.");
 }
 
-// A finding whose proposed change removes the waits in `filter`.
+// Returns a finding whose proposed change removes the waits in `filter`.
 Verdict FireForWaits(const AnalysisContext& m, const WaitFilter& filter,
                      const WaitSums& sums, Finding finding) {
   Found found{.finding = std::move(finding),
               .alternatives = {{WithoutWaits(m.waits, filter)}},
               .bound_ns = sums.bound_ns};
   DescribeWaits(m, filter, found);
-  // Idle time that later launches cause, beyond that right after the waits.
+  // Idle time caused by later launches, in addition to that right after the
+  // waits.
   const double late = sums.bound_ns - sums.bubble_ns;
   if (late >= kWorthSaying * sums.blocked_ns) {
     found.if_bound.evidence += " The GPU may be idle for up to " +
@@ -114,6 +116,7 @@ constexpr const char* kFindSites =
 Verdict CheckHostSync(const AnalysisContext& m) {
   const std::vector<bool> clips = FindClipping(m).is_clip;
   const WaitFilter filter = [&](const HostWait& wait) {
+    // Leave out the waits of clipping, which grad-clip-sync reports.
     return (wait.kind == WaitKind::kToHost || wait.kind == WaitKind::kInOp) &&
            !clips[static_cast<size_t>(&wait - m.waits.all.data())];
   };
@@ -143,12 +146,14 @@ Verdict CheckExplicitSync(const AnalysisContext& m) {
   const auto is_explicit = [](const HostWait& wait) {
     return wait.kind == WaitKind::kExplicit;
   };
-  // Waits at the very end are the recorder's own, unless the loop synchronises
-  // in its other steps, too.
+  // Waits at the very end belong to the recorder, unless the loop also
+  // synchronises in its other steps.
   std::set<size_t> steps_with;
   for (const HostWait& wait : m.waits.all) {
     if (is_explicit(wait) && !wait.is_last) steps_with.insert(wait.step);
   }
+  // The last step proves nothing, because its own wait may be the last of the
+  // recording.
   const bool in_most_steps =
       steps_with.size() > kMostSteps * (m.steps.windows.size() - 1.0);
   const WaitFilter filter = [&](const HostWait& wait) {
@@ -189,6 +194,8 @@ Verdict CheckGradClipSync(const AnalysisContext& m) {
   for (const Op& op : m.trace.ops()) {
     parameters += m.trace.name(op.name) == "torch::autograd::AccumulateGrad";
   }
+  // torch._foreach_norm is one op for all tensors. So only a loop over the
+  // parameters computes as many norms as there are parameters.
   const bool per_tensor =
       !clipping.scaler && parameters > 0 && clipping.norms >= parameters;
   Finding finding;
@@ -205,6 +212,8 @@ Verdict CheckGradClipSync(const AnalysisContext& m) {
         "parameter.";
   }
   finding.assumption = "the optimizer can use a value that stays on the GPU";
+  // bfloat16 has as many exponent bits as float32, so gradients need no
+  // scaling.
   const std::string without_scaler =
       HasBf16(m.kernels.device)
           ? "train in bfloat16, which needs no gradient scaler; or "

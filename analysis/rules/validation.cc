@@ -29,8 +29,8 @@ Verdict CheckGradInValidation(const AnalysisContext& m) {
   if (!numbered && Trains(m.trace)) {
     return Skip("ops carry no autograd sequence numbers in this trace");
   }
-  // A validation pass in every step is short, but has matrix products or
-  // convolutions. A short graph without any is a few stray ops.
+  // A validation pass in every step is short, but contains matrix products or
+  // convolutions. A short graph without these is just a few stray ops.
   const auto is_pass = [&](const UnusedGraph& graph) {
     return graph.has_matmul || graph.span.length() >= kShareOfWindow * window;
   };
@@ -87,15 +87,15 @@ Verdict CheckGradInValidation(const AnalysisContext& m) {
       trains ? "a backward pass over it runs after the next optimizer step"
              : "a backward pass over it runs after the recording, as after a "
                "rollout of many steps";
-  // What it costs was counted op by op, so the noise of the steps hides
-  // nothing.
+  // The cost was counted op by op, so the noise of the steps does not affect
+  // it.
   return Fire(Found{.finding = std::move(finding),
                     .alternatives = {{Edit{.drop_unused_graph = true}}},
                     .beyond_noise = true});
 }
 
-// Index of the argument that switches a layer to training mode; kNoFlag for ops
-// without one.
+// Returns the index of the argument that switches a layer to training mode;
+// kNoFlag for ops without such an argument.
 constexpr size_t kNoFlag = 99;
 size_t TrainFlagOf(std::string_view name) {
   if (name == "aten::batch_norm") return 5;
@@ -106,9 +106,8 @@ size_t TrainFlagOf(std::string_view name) {
   return kNoFlag;
 }
 
-// True for an instance norm and for a batch norm with
-// track_running_stats=False: they use the statistics of the batch in eval() as
-// well.
+// True for instance norms, and for batch norms with track_running_stats=False.
+// They use the statistics of the batch even in eval().
 bool KeepsNoStatistics(const AnalysisContext& m, const Op& op,
                        const std::vector<Argument>& arguments) {
   constexpr size_t kRunningMean = 3;
@@ -118,15 +117,16 @@ bool KeepsNoStatistics(const AnalysisContext& m, const Op& op,
           m.trace.name(m.trace.ops()[op.parent].name) == "aten::instance_norm");
 }
 
-// Layers in training mode, in passes without backward.
+// Layers that run in training mode in passes without backward.
 struct TrainMode {
   std::vector<RowId> layers = {};
-  bool flags_known = false;  // of any such layer
+  bool flags_known = false;  // for any such layer
   bool marked = false;       // in a phase called "validate"
 };
 
-// True with activation checkpointing, which runs the forward pass without
-// gradients and again in backward: layers then lie below a backward node.
+// True if the program uses activation checkpointing, which runs the forward
+// pass without gradients and again in backward. Layers then run inside backward
+// nodes.
 bool Recomputes(const AnalysisContext& m) {
   for (RowId row = 0; row < m.trace.ops().size(); ++row) {
     if (!m.tree.in_backward(row)) continue;
@@ -140,7 +140,7 @@ bool Recomputes(const AnalysisContext& m) {
 }
 
 // True if there are several steady steps and each contains some of `ops`. No
-// program validates that often.
+// program validates that often, so they are not validation.
 bool InEveryStep(const AnalysisContext& m, const std::vector<RowId>& ops) {
   constexpr size_t kSeveral = 4;
   std::vector<bool> has(m.steps.windows.size() + 1);
@@ -164,8 +164,8 @@ TrainMode FindTrainMode(const AnalysisContext& m) {
     trains |= op.kind == OpKind::kBackward;
     numbered |= op.kind == OpKind::kOperator && op.sequence >= 0;
   }
-  // Ops without gradients have no sequence numbers. That means something only
-  // where other ops have them.
+  // Ops without gradients have no sequence numbers. This tells something only
+  // if other ops have them.
   const bool numbers_tell = trains && numbered && !Recomputes(m);
   for (RowId row : m.tree.of_thread(m.steps.thread)) {
     const Op& op = m.trace.ops()[row];
@@ -185,8 +185,8 @@ TrainMode FindTrainMode(const AnalysisContext& m) {
     found.marked |= in_validation;
     found.layers.push_back(row);
   }
-  // A teacher or a momentum encoder runs in training mode in every step, on
-  // purpose.
+  // Programs run a teacher or a momentum encoder in training mode in every step
+  // on purpose.
   if (!found.marked && InEveryStep(m, found.layers)) found.layers.clear();
   return found;
 }
@@ -263,9 +263,9 @@ Verdict CheckValidationMode(const AnalysisContext& m) {
   return Clean();
 }
 
-// After each epoch, validating a fifth of the data takes at most a fifth of the
-// time, even where its batches take as long as those that train. Beyond that,
-// validation is more frequent or slower than that.
+// Validating a fifth of the data after each epoch takes at most a fifth of the
+// time, even if its batches take as long as training batches. If validation
+// takes more, it is more frequent or slower than that.
 constexpr double kUsualShare = 0.2;
 
 constexpr char kFixFrequent[] =
@@ -273,7 +273,7 @@ constexpr char kFixFrequent[] =
     "batches as large as memory allows; compute once per pass what is the same "
     "for all batches";
 
-// True if a range's name tells; else the ops alone do.
+// True if a range's name shows the validation; otherwise only the ops do.
 bool IsNamedValidation(const AnalysisContext& m, const Stall& stall) {
   return 2 * static_cast<double>(m.facts[stall.step].validation_ns) >=
          stall.excess_ns;
@@ -281,7 +281,7 @@ bool IsNamedValidation(const AnalysisContext& m, const Stall& stall) {
 
 Verdict CheckValidationTime(const AnalysisContext& m) {
   const StallSum sum = SumOf(m, StallKind::kValidation);
-  // One pass shows how long it takes, but not how often.
+  // A single pass shows how long it takes, but not how often it runs.
   if (sum.count < 2 || sum.lost_ns < kUsualShare * sum.step_ns) return Clean();
   const bool named =
       std::ranges::all_of(m.stalls.stalls, [&](const Stall& stall) {

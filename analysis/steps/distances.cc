@@ -15,8 +15,8 @@ double LowerMedian(std::vector<double> values) {
   return *half;
 }
 
-// The relative spread of the distances tells a rhythm from chance: 0 is a
-// clock, 1 are independent events (exponential distribution).
+// The relative spread of the distances distinguishes a rhythm from chance: it
+// is 0 for a clock and 1 for independent events (exponential distribution).
 std::pair<double, double> Distances(const std::vector<double>& at) {
   if (at.size() < 2) return {0, 0};
   const double count = static_cast<double>(at.size() - 1);

@@ -1,4 +1,4 @@
-// How evenly events lie: what the search for stalls of a run counts with.
+// How evenly events are spaced. Used by the search for recurring stalls.
 #pragma once
 
 #include <utility>
@@ -6,12 +6,14 @@
 
 namespace stepscope {
 
-// The median, the lower one of two: where two kinds of stalls hit one step, its
-// excess is too large for either. 0 of none.
+// Returns the median; for an even count, the lower of the middle two values,
+// because a step that two kinds of stalls hit has too large an excess for
+// either. 0 if `values` is empty.
 double LowerMedian(std::vector<double> values);
 
-// Mean, and standard deviation over mean, of the distances of neighbours. 0 of
-// fewer than two. REQUIRES: sorted.
+// Returns the mean of the distances between neighbours, and their standard
+// deviation / mean. Both are 0 for fewer than two events. REQUIRES: `at` is
+// sorted.
 std::pair<double, double> Distances(const std::vector<double>& at);
 
 }  // namespace stepscope

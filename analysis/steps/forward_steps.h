@@ -17,18 +17,18 @@ namespace stepscope {
 
 struct ForwardStep {
   size_t step = 0;              // index into Steps::windows
-  std::vector<RowId> ops = {};  // outermost, in time order, views as well
+  std::vector<RowId> ops = {};  // outermost ops, including views, in time order
 };
 
-// Of the training thread in the steady steps, without backward passes and the
-// optimizer's spans. Steps without any op are left out.
+// Returns the ops of the training thread in each steady step, without backward
+// passes and the optimizer's spans. Steps without any op are left out.
 std::vector<ForwardStep> FindForwardSteps(const Trace& trace,
                                           const OpTree& tree,
                                           const Steps& steps,
                                           std::span<const Span> optimizer);
 
-// What `find(ops, i)`, an optional, finds at each op of each step, in order,
-// with its step.
+// Calls `find(ops, i)`, which returns an optional, for each op of each step.
+// Returns what it finds, in order, with the member `step` set.
 template <typename Find>
 auto FindAtOps(std::span<const ForwardStep> steps, Find find) {
   using Found = std::invoke_result_t<Find&, std::span<const RowId>, size_t>;

@@ -73,9 +73,9 @@ std::vector<int64_t> StepStartTimes(const Trace& trace, RowId thread) {
   return times;
 }
 
-// From the start of the first op of the thread to the end of the last. Of the
-// operators and not of the window: what comes before the first op (imports,
-// loading a model) is no part of the loop.
+// The time from the start of the thread's first op to the end of its last. It
+// is not the whole recording, because what comes before the first op (imports,
+// loading a model) does not belong to the loop.
 Span ThreadSpan(const Trace& trace, RowId thread) {
   Span span;
   bool any = false;
@@ -96,8 +96,8 @@ struct Repeats {
 };
 
 // Groups ranges by name, and calls of Python modules by module. An occurrence
-// inside an earlier one of the same name is left out. A range inside one of its
-// own name is recursion, not a next step.
+// inside an earlier one of the same name is left out, because it is recursion
+// and not the next step.
 std::vector<Repeats> RepeatedRanges(const Trace& trace, RowId thread) {
   std::map<std::pair<RangeKind, std::string>, Repeats> by_name;
   const auto add = [&](RangeKind kind, std::string name, Span span) {
@@ -115,8 +115,8 @@ std::vector<Repeats> RepeatedRanges(const Trace& trace, RowId thread) {
         (range.kind == RangeKind::kCollective &&
          name.find("DataParallel") != std::string_view::npos);
     if (range.thread != thread || !may_be_step) continue;
-    // Numbers count steps in the names of the program's own ranges, but tell
-    // layers apart in the names of modules.
+    // In the names of the program's own ranges, numbers count steps. In the
+    // names of modules, they distinguish layers.
     add(range.kind,
         range.kind == RangeKind::kUser ? WithoutNumbers(name)
                                        : std::string(name),
@@ -158,9 +158,9 @@ bool IsNested(const Repeats& repeats, const std::vector<Repeats>& all) {
   });
 }
 
-// Steps from the start of each occurrence to the start of the next. A step
-// includes what follows the range up to the next one; a wait for a batch, for
-// example, begins the step that uses it.
+// Returns steps that run from the start of each occurrence to the start of the
+// next, because a range may cover only the first part of its step: a wait for a
+// batch, for example, starts the step that uses the batch.
 std::vector<StepWindow> WindowsOf(const Repeats& repeats) {
   std::vector<double> lengths;
   std::vector<StepWindow> windows;
@@ -178,8 +178,9 @@ std::vector<StepWindow> WindowsOf(const Repeats& repeats) {
   return windows;
 }
 
-// True if the range may stand for a step: by its name, or because most of its
-// steps have a sign of a new one. Layers have neither.
+// True if the range can mark steps: it is named like a step, or at least 90 %
+// of its steps contain a sign of a new one (see StepStartTimes). Layers meet
+// neither condition.
 bool StartsNewStep(const Repeats& repeats,
                    const std::vector<StepWindow>& windows,
                    const std::vector<int64_t>& starts) {
@@ -210,8 +211,8 @@ InferredSteps BetweenRanges(const Trace& trace, RowId thread) {
         !StartsNewStep(repeats, windows, starts)) {
       continue;
     }
-    // Of several candidates the one that occurs least is the whole step; the
-    // others are parts of it.
+    // If there are several candidates, the one that occurs least often is the
+    // whole step, and the others are parts of it.
     if (!best.windows.empty() && best.windows.size() <= windows.size()) {
       continue;
     }
@@ -221,10 +222,10 @@ InferredSteps BetweenRanges(const Trace& trace, RowId thread) {
   return best;
 }
 
-// Steps between the ends of optimizer updates. Updates without a backward pass
-// between them belong to one step: a model may have several optimizers. An
-// update ends a step in every training loop, and accumulating gradients does
-// not look like several steps.
+// Returns the steps between the ends of optimizer updates. An update ends a
+// step in every training loop, even in one that accumulates gradients over
+// several backward passes. Updates without a backward pass between them belong
+// to one step, because a model may have several optimizers.
 InferredSteps BetweenUpdates(const Trace& trace, RowId thread) {
   std::vector<Span> updates;
   for (const Range& range : trace.ranges()) {

@@ -17,12 +17,13 @@ struct InferredSteps {
 };
 
 // Returns the steps between the ends of consecutive optimizer updates. Without
-// updates, a step runs from one occurrence to the next of a repeated range: the
+// updates, a step runs from one occurrence of a repeated range to the next: the
 // wait for a batch, an annotation of the program, or the forward pass of a
-// whole module. Such a range must occur at least three times, cover half of
-// what the thread does, and either be named like a step or come with a new
-// batch, an upload or a backward pass each time. So layers, which repeat inside
-// one pass, are not taken for steps. `thread` is the training thread.
+// whole module. Such a range must occur at least three times, and its steps
+// must cover half of what the thread does. It must also either be named like a
+// step, or come with a new batch, an upload or a backward pass in 90 % of the
+// steps; this excludes layers, which repeat inside one pass. `thread` is the
+// training thread.
 InferredSteps InferSteps(const Trace& trace, RowId thread);
 
 }  // namespace stepscope

@@ -9,7 +9,7 @@ namespace {
 // Thresholds of our own choice. Times are multiples of the usual step's figure.
 // A step is slow at the same 1.2 times as for warm-up.
 constexpr double kSlowStepTimes = 1.2;
-// Of the time beyond the usual step, what one reason must explain.
+// The share of the time beyond the usual step that one reason must explain.
 constexpr double kMinExplainedExcess = 0.5;
 constexpr int64_t kLargeCopyBytes = 16 << 20;  // 16 MiB: a small model
 constexpr double kUnusualTimes = 10;           // times the median step
@@ -42,10 +42,10 @@ bool IsCheckpoint(const StepFacts& step, const UsualStep& usual) {
   const double own = kMinExplainedExcess * ExcessNs(step, usual);
   if (static_cast<double>(step.gc_ns) >= own ||
       static_cast<double>(step.loading_ns) - usual.loading_ns >= own) {
-    return false;  // another rule reports a pause of these
+    return false;  // other rules report garbage collection and loading
   }
-  // Both an amount that a model has and far more than the usual step, which may
-  // read back its loss or its samples.
+  // The copied amount must be as large as a model, and far more than in the
+  // usual step, which may also read back its loss or its samples.
   const bool copies = step.to_host_bytes >= kLargeCopyBytes &&
                       static_cast<double>(step.to_host_bytes) >=
                           kUnusualTimes * usual.to_host_bytes;
@@ -91,8 +91,8 @@ void MarkNonTrainingSteps(const Trace& trace, const OpTree& tree,
         kind == StepKind::kValidation || kind == StepKind::kCheckpoint;
     kinds.push_back(kind);
   }
-  // What recurs in more than a third of the steps is how this run works, and a
-  // mean without it would not describe the run.
+  // Work that recurs in more than a third of the steps is part of how this run
+  // works, and a mean without those steps would not describe the run.
   if (non_training == 0 ||
       static_cast<double>(non_training) >
           kMaxNonTrainingFrac * static_cast<double>(facts.size())) {

@@ -1,6 +1,6 @@
-// Finds the steps that do something besides training, and that no mean should
-// therefore include: steps with a pass over validation data, and steps that
-// save the model or log much.
+// Finds the steps that do something besides training, so that no mean should
+// include them: steps with a pass over validation data, and steps that save the
+// model or log much.
 #pragma once
 
 #include <stepscope/trace.h>
@@ -15,7 +15,7 @@
 namespace stepscope {
 
 // A step that writes less than this (1 MiB) to disk does not save a model. Our
-// own choice: far above a line of a log, far below a model.
+// own choice: far more than a line of a log, far less than a model.
 inline constexpr int64_t kWrittenBytes = 1 << 20;
 
 // True if the step takes at least 1.2 times the usual step.

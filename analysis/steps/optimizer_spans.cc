@@ -9,7 +9,7 @@
 namespace stepscope {
 namespace {
 
-// Where ranges say that the optimizer steps.
+// The spans of ranges that mark the optimizer's steps.
 std::vector<Span> NamedSpans(const Trace& trace) {
   std::vector<Span> spans;
   for (const Range& range : trace.ranges()) {
@@ -57,7 +57,8 @@ Run LongestRun(const Trace& trace, const OpTree& tree,
 std::vector<Span> InferredSpans(const Trace& trace, const OpTree& tree,
                                 const Steps& steps) {
   if (steps.thread == kNone) return {};
-  // Of several backward passes only the last one is followed by the update.
+  // If a step has several backward passes, the update follows only the last
+  // one.
   std::vector<int64_t> last(steps.windows.size());
   for (RowId row = 0; row < trace.ops().size(); ++row) {
     if (!tree.traits(row).accumulate_grad) continue;

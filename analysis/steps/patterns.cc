@@ -8,12 +8,13 @@
 namespace stepscope {
 namespace {
 
-// Fewer autograd nodes are single ops, such as a metric, not a forward pass,
-// unless they lie in a validation phase. Our own choice.
+// A run of ops with fewer autograd nodes than this is not a forward pass but
+// single ops, such as a metric, unless it lies in a validation phase. Our own
+// choice.
 constexpr int64_t kNodesOfAPass = 10;
 
-// So many whole steps without a backward pass or an optimizer show a program
-// that does not train; in fewer, they may only not have been reached.
+// This many steps without a backward pass or an optimizer show that a program
+// does not train. A shorter recording may only have ended before them.
 constexpr size_t kStepsToTell = 3;
 
 bool HasOptimizer(const Trace& trace) {
@@ -23,7 +24,8 @@ bool HasOptimizer(const Trace& trace) {
 }
 
 // The most bytes that allocations made in `span` held at once; -1 if memory was
-// not recorded. For a validation pass: the memory that its unused graph keeps.
+// not recorded. For a validation pass, this is the memory that its unused graph
+// keeps.
 int64_t HeldBytes(const Trace& trace, Span span) {
   if (!trace.watched(Kind::kMemory)) return -1;
   struct Change {
@@ -68,14 +70,14 @@ ZeroGrad FindZeroGrad(const Trace& trace, const OpTree& tree,
   const std::vector<Span> ranges = ZeroGradRanges(trace);
   int64_t single = 0;
   bool lists = false;
-  // Zeroing and adding are matched by amount, not by tensor: addresses are
-  // rarely recorded.
+  // Zeroing and adding are matched by their number, not by tensor, because
+  // addresses are rarely recorded.
   for (RowId row : tree.of_thread(steps.thread)) {
     const Op& op = trace.ops()[row];
     if (!tree.traits(row).zeroing) continue;
     const bool named = LengthIn(ranges, {op.begin_ns, op.end_ns}) > 0;
-    // Where zero_grad has ranges, a zero_ outside them fills a buffer of the
-    // program.
+    // If the recording has ranges of zero_grad, a zero_ outside them fills some
+    // other buffer of the program.
     const bool outermost =
         op.parent == kNone || (named && !tree.traits(op.parent).zeroing);
     if (outermost && (named || ranges.empty())) {
@@ -97,8 +99,8 @@ ZeroGrad FindZeroGrad(const Trace& trace, const OpTree& tree,
       adds.push_back(row);
     }
   }
-  // Gradients that were zeroed are added to later; without any such add, the
-  // zeroed tensors are buffers of the program.
+  // The backward pass adds to zeroed gradients. Without any such add, the
+  // zeroed tensors are other buffers of the program.
   if (adds.empty() && ranges.empty()) found.zeroing.clear();
   // With several backward passes per zeroing, the adds sum their gradients and
   // must stay. 1.5 accumulations per zeroing leave room for unused parameters.
@@ -120,8 +122,8 @@ std::vector<UnusedGraph> FindUnusedGraphs(const Trace& trace,
   for (const Op& op : trace.ops()) {
     if (op.kind != OpKind::kBackward) continue;
     last_backward_ns = std::max(last_backward_ns, op.begin_ns);
-    // Sequence numbers are unique per forward thread only. Thread 0 means that
-    // the file does not name it.
+    // Sequence numbers are unique only within a forward thread. Thread 0 means
+    // that the file does not name the thread.
     const uint64_t ours = trace.threads()[thread].torch_thread;
     if (op.sequence >= 0 &&
         (op.forward_thread == ours || op.forward_thread == 0 || ours == 0)) {
@@ -138,8 +140,9 @@ std::vector<UnusedGraph> FindUnusedGraphs(const Trace& trace,
   std::unordered_set<int64_t> seen;
   const auto close = [&] {
     run.marked = 2 * LengthIn(validation, run.span) > run.span.length();
-    // A backward pass of the last nodes may follow after the recording has
-    // ended; validation has none, nor has a program that only infers.
+    // The backward pass of the last nodes may come after the end of the
+    // recording, so they are not judged. Validation and programs that only
+    // infer have no backward pass, so there the nodes are judged.
     const bool judged =
         !trains || run.marked || run.span.end_ns <= last_backward_ns;
     if ((run.nodes >= kNodesOfAPass || run.marked) && run.has_matmul &&
@@ -152,7 +155,7 @@ std::vector<UnusedGraph> FindUnusedGraphs(const Trace& trace,
   size_t next_step = 0;  // the first one that begins after the last op
   for (RowId row : tree.of_thread(thread)) {
     const Op& op = trace.ops()[row];
-    // Nothing else separates the passes of a program that only infers.
+    // In a program that only infers, only the steps separate the passes.
     for (; !trains && next_step < steps.windows.size() &&
            steps.windows[next_step].host.begin_ns <= op.begin_ns;
          ++next_step) {
@@ -185,8 +188,8 @@ std::vector<UnusedGraph> FindUnusedGraphs(const Trace& trace,
   return found;
 }
 
-// Programs that do not mark the phase have none here; FindUnusedGraphs() then
-// finds such passes by their nodes.
+// Finds only marked phases. In programs without marks, FindUnusedGraphs() finds
+// validation passes by their unused nodes.
 std::vector<Span> ValidationPasses(const Trace& trace, RowId thread) {
   std::vector<Span> passes;
   for (const Range& range : trace.ranges()) {
@@ -242,7 +245,7 @@ std::vector<RowId> FindNanChecks(const Trace& trace) {
 }
 
 std::optional<bool> RecordedAnomalyMode(const Trace& trace) {
-  // Programs may switch it off for single steps, such as validation.
+  // Programs may switch anomaly mode off for some steps, such as validation.
   constexpr double kMinFrac = 0.9;
   double known = 0, on = 0;
   for (const Settings& row : trace.settings()) {

@@ -1,6 +1,6 @@
-// Parts of a Trace that both a rule and replay need: what zeroing gradients
-// causes, forward passes without a backward pass, validation passes, and the
-// checks of anomaly mode.
+// Parts of a Trace that both rules and replay need: the ops that zeroing
+// gradients causes, forward passes without a backward pass, validation passes,
+// and the checks of anomaly mode.
 #pragma once
 
 #include <stepscope/trace.h>
@@ -40,10 +40,11 @@ struct UnusedGraph {
   RowId first_op = kNone;
   bool marked = false;  // at least half of it lies in a "validate" phase
 };
-// Returns them in time order. Ops after the last backward pass count only if
-// they are marked: the recording may have ended before their backward pass. A
-// recording of three steps or more without any backward pass and optimizer is
-// of inference: then all its graphs are unused, one or more per step.
+// Returns the unused graphs in time order. Ops after the last backward pass
+// count only if they are marked, because the recording may have ended before
+// their backward pass. A recording of at least three steps without any backward
+// pass or optimizer shows inference: then all its graphs are unused, one or
+// more per step.
 std::vector<UnusedGraph> FindUnusedGraphs(const Trace& trace,
                                           const OpTree& tree,
                                           const Steps& steps);

@@ -14,35 +14,36 @@
 namespace stepscope {
 namespace {
 
-// A step is slow where it also exceeds the usual one by 3.5 robust standard
-// deviations: the bound that steps/steps.cc takes for a window.
+// A step is slow only if it exceeds the usual one by at least 20 % and by 3.5
+// robust standard deviations. steps/steps.cc uses the same 3.5 for the steps of
+// a window.
 constexpr double kStallZ = 3.5;
-// A standard deviation is this times the median absolute deviation (normal
-// distribution).
+// Standard deviation / median absolute deviation of a normal distribution.
 constexpr double kMadToSd = 1.4826;
-// Two steps are of one kind where neither exceeds the usual step by more than
-// 1.5 times what the other does. Our own choice: a pass over the same data, or
-// the same file, varies by less.
+// Two steps are of the same kind if their times beyond the usual step differ by
+// at most this factor. Our own choice: repeated passes over the same data, or
+// repeated writes of the same file, vary by less.
 constexpr double kSimilarTimes = 1.5;
-// Of the steps at an exact distance at least this share must be slow: a stall
-// may be hidden in a step that was recorded, or shortened by chance.
+// Of the steps at an exact distance, at least this share must be slow. Not all,
+// because chance may shorten a stall below the limit.
 constexpr double kMinHitFrac = 0.8;
 constexpr int64_t kMinHits = 3;
-// By chance, so many lines of slow steps are expected at most.
+// A series of slow steps counts only if chance would produce at most this many
+// such series.
 constexpr double kMostByChance = 0.01;
-// Distances whose standard deviation is below half of their mean are a rhythm:
-// those of independent events vary by all of it (exponential distribution).
+// Distances are a rhythm if their standard deviation / mean is below this. For
+// independent events the ratio is 1 (exponential distribution).
 constexpr double kRhythmCov = 0.5;
 constexpr size_t kMinInRhythm = 5;
-// A distance is looked for among the last slow steps only, so that a long run
-// takes no longer.
+// Distances are searched only among the last slow steps, so that the search
+// does not take longer for a longer run.
 constexpr size_t kMostForPeriod = 2048;
 constexpr size_t kAnchors = 256;
 constexpr size_t kNext = 24;
 
 struct Excess {
   const SlowStep* step = nullptr;
-  double ns = 0;  // beyond the usual step, less what earlier kinds took
+  double ns = 0;  // time beyond the usual step that no stall found so far took
 };
 
 bool Similar(double a, double b) {
@@ -68,7 +69,7 @@ class StallFinder {
   }
 
  private:
-  // Steps number `phase`, `phase` + `period`, ...
+  // The steps with numbers `phase`, `phase` + `period`, ...
   struct Line {
     int64_t period = 0;
     int64_t phase = 0;
@@ -77,12 +78,12 @@ class StallFinder {
   struct Fit {
     Line line;
     double extra_ns = 0;            // median of the hits
-    double all_ns = 0;              // that the line explains
-    double tolerance_ns = 0;        // by which its steps vary
+    double all_ns = 0;              // excess time that the line explains
+    double tolerance_ns = 0;        // how much the hits may vary by chance
     std::vector<size_t> hits = {};  // in left_
   };
 
-  // The least excess that counts.
+  // The smallest excess that counts.
   double Least(const SlowStep& step) const {
     return std::max(0.2 * static_cast<double>(step.usual_ns),
                     kStallZ * static_cast<double>(times_.noise_ns));
@@ -94,7 +95,8 @@ class StallFinder {
     return after != times_.recorded.begin() && number < std::prev(after)->end;
   }
 
-  // How many steps of `line` from `first` to the end of the run were timed.
+  // The number of steps of `line`, from `first` to the end of the run, that
+  // were timed, that is, not recorded by a window.
   int64_t TimedOn(const Line& line, int64_t first) const {
     int64_t count = 0;
     for (int64_t at = first; at < times_.end_step(); at += line.period) {
@@ -112,7 +114,8 @@ class StallFinder {
       excess.push_back(left_[i].ns);
     }
     fit.extra_ns = LowerMedian(std::move(excess));
-    // What is far smaller is of another kind; what is larger is this and more.
+    // A far smaller excess is of another kind. A larger one is kept: another
+    // stall may have hit the same step.
     std::erase_if(fit.hits, [&](size_t i) {
       return left_[i].ns * kSimilarTimes < fit.extra_ns;
     });
@@ -125,8 +128,10 @@ class StallFinder {
     return fit;
   }
 
-  // How likely a slow step of the size of `fit` lies at a given place by
-  // chance. Steps of a loose rhythm are likelier where it expects them.
+  // The probability that, by chance, a given step is a slow one similar to
+  // `fit`. If similar steps have a loose rhythm, they are more likely near the
+  // times it predicts, so the probability is higher. Sets `similar` to the
+  // number of similar steps.
   double Density(const Fit& fit, double* similar) const {
     std::vector<double> numbers;
     for (const Excess& one : left_) {
@@ -142,14 +147,16 @@ class StallFinder {
     return std::min(1.0, std::max(even, 1 / width));
   }
 
-  // True if so many hits are neither too few of the line nor a coincidence.
+  // True if the hits are a large enough share of the line and too many to be a
+  // coincidence.
   bool IsReal(const Fit& fit) const {
     const int64_t hits = static_cast<int64_t>(fit.hits.size());
     if (hits < kMinHits) return false;
     const int64_t places =
         TimedOn(fit.line, left_[fit.hits.front()].step->number);
     if (hits < kMinHitFrac * static_cast<double>(places)) return false;
-    // Any two of the similar steps make a line; the others hit it by chance.
+    // Any two of the n similar steps define a line. The expression is the
+    // expected number of lines that the other hits are on by chance.
     double n = 0;
     const double density = Density(fit, &n);
     return n * (n - 1) / 2 * std::pow(density, static_cast<double>(hits - 2)) <=
@@ -171,7 +178,8 @@ class StallFinder {
     return lines;
   }
 
-  // Takes the line that explains most out of left_; false if there is none.
+  // Takes the line that explains the most time out of left_; false if there is
+  // none.
   bool TakeExact() {
     if (left_.size() < static_cast<size_t>(kMinHits)) return false;
     const size_t from =
@@ -179,18 +187,19 @@ class StallFinder {
     Fit best;
     for (const auto& [line, count] : Lines(from)) {
       Fit fit = FitOf(line, from);
-      // IsReal() takes longest, so only a line that explains more is asked.
+      // IsReal() is slow, so it is called only for lines that explain more.
       if (fit.all_ns <= best.all_ns) continue;
       if (IsReal(fit)) best = std::move(fit);
     }
     if (best.hits.empty()) return false;
-    // It was found among the last slow steps; it holds for the whole run.
+    // The line was found among the last slow steps. Fit it to the whole run.
     Take(FitOf(best.line, 0));
     return true;
   }
 
-  // Adds the stall, and leaves of its steps what goes beyond its own variation:
-  // another kind may have hit the same step.
+  // Adds the stall, and subtracts its time from the excess of its steps. If
+  // more is left of a step than the stall's own variation explains, the rest
+  // stays in left_, because another kind of stall may have hit the same step.
   void Take(const Fit& fit) {
     std::vector<const SlowStep*> steps;
     double all_ns = 0;
@@ -230,7 +239,8 @@ class StallFinder {
     stall.period_s = seconds_mean;
     if (steps.size() >= kMinInRhythm &&
         std::min(steps_cov, seconds_cov) < kRhythmCov) {
-      // Far more even in time: something that a timer starts.
+      // If the stalls are far more even in time than in steps, a timer starts
+      // them.
       stall.rhythm = seconds_cov < steps_cov / 2 ? RunStall::Rhythm::kSeconds
                                                  : RunStall::Rhythm::kSteps;
     }
@@ -240,7 +250,8 @@ class StallFinder {
     return stall;
   }
 
-  // Groups of similar excess: sorted by size, a new one begins at a gap.
+  // Groups the rest by excess: sorted by size, a new group starts wherever the
+  // next excess is not similar.
   void TakeBySize() {
     std::ranges::sort(left_, {}, &Excess::ns);
     std::vector<Excess> irregular;

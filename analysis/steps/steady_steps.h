@@ -1,7 +1,6 @@
 // WindowAt() and SteadyStepAt(): which step contains a moment. They search in
 // logarithmic time, so they can be called for every row of a recording with
-// thousands of steps. AreMostSteps(): whether something is a habit of the
-// steps.
+// thousands of steps. AreMostSteps(): whether something happens in most steps.
 #pragma once
 
 #include <algorithm>
@@ -39,16 +38,16 @@ inline size_t SteadyStepAt(const Steps& steps, int64_t time_ns,
                                                          : steps.windows.size();
 }
 
-// True if `count` of the steady steps are two thirds of them or more: what a
-// loop does in fewer is no part of each step.
+// True if `count` is at least two thirds of the steady steps. What a loop does
+// in fewer steps is not part of its usual step.
 inline bool AreMostSteps(const Steps& steps, size_t count) {
   constexpr double kMost = 2.0 / 3;
   return static_cast<double>(count) >=
          kMost * static_cast<double>(steps.steady.size());
 }
 
-// True if there is one of `found`, each with the index of its steady step, in
-// two thirds of these steps.
+// True if at least two thirds of the steady steps have an element in `found`.
+// The member `step` of each element is the index of its steady step.
 template <typename Found>
 bool RecursInMostSteps(const Steps& steps, const std::vector<Found>& found) {
   std::set<size_t> in;

@@ -133,7 +133,7 @@ void Collector::Copies() {
                          copy.destination == MemoryKind::kPinned ||
                          copy.destination == MemoryKind::kHost;
     if (!to_host || copy.bytes <= 0) continue;
-    // A copy belongs to the step that asked for it, whenever the device ran it.
+    // A copy belongs to the step that issued it, whenever the device ran it.
     const RuntimeCall* call =
         copy.call == kNone ? nullptr : &trace_.runtime_calls()[copy.call];
     StepFacts* step = At(call == nullptr ? copy.begin_ns : call->begin_ns);
@@ -147,7 +147,8 @@ void Collector::Copies() {
   }
 }
 
-// By number, because usage is sampled when its step has ended already.
+// Matches usage to steps by number, because the time of a sample is after its
+// step has ended.
 void Collector::Written() {
   std::map<int64_t, size_t> by_number;
   for (size_t i = 0; i < facts_.size(); ++i) {
@@ -161,8 +162,8 @@ void Collector::Written() {
   }
 }
 
-// The longest range of a step counts: shorter ones lie inside it, or matter
-// less.
+// Only the longest range of a step counts, because shorter ones lie inside it
+// or matter less.
 void Collector::AddNamed(NameId name, int64_t begin_ns, int64_t end_ns) {
   NameMeaning& meaning = meaning_[name];
   if (meaning == NameMeaning::kUnknown) meaning = MeaningOf(trace_.name(name));
@@ -195,8 +196,8 @@ void Collector::Ranges() {
     if (frame.thread != steps_.thread) continue;
     NameMeaning& meaning = meaning_[frame.name];
     if (meaning == NameMeaning::kUnknown) {
-      // Functions may be called anything ("log_softmax"), so of Python frames
-      // only torch.save counts.
+      // The names of functions mean little ("log_softmax"), so torch.save is
+      // the only Python frame that counts.
       meaning = IsSavingFrame(trace_.name(frame.name)) ? NameMeaning::kLogging
                                                        : NameMeaning::kNothing;
     }
@@ -222,8 +223,9 @@ void Collector::Ops() {
   }
 }
 
-// The bytes of all parameters; 0 if shapes were not recorded. The argument of
-// an AccumulateGrad node is the gradient, which has the parameter's size.
+// The bytes of all parameters; 0 if shapes were not recorded. They are read
+// from the argument of the AccumulateGrad nodes, the gradient, which has the
+// size of its parameter.
 int64_t ParameterBytes(const Trace& trace, const OpTree& tree,
                        const Steps& steps) {
   if (steps.steady.empty()) return 0;

@@ -14,7 +14,7 @@
 
 namespace stepscope {
 
-// True for ranges that the program itself opened, as opposed to the framework.
+// True for ranges that the program itself opened, not the framework.
 bool IsUserRange(const Range& range);
 
 // True for what state_dict(), torch.save() and copies of a model do with each
@@ -47,18 +47,19 @@ struct StepFacts {
 std::vector<StepFacts> FactsOf(const Trace& trace, const OpTree& tree,
                                const Steps& steps);
 
-// The spans, disjoint, in which `thread` saves the model according to the names
-// of the program's ranges. Saving takes equally long for any batch size.
+// Returns the disjoint spans in which `thread` saves the model, judged by the
+// names of the program's ranges. Needed because saving takes the same time for
+// any batch size.
 std::vector<Span> SavingSpans(const Trace& trace, RowId thread);
 
-// Medians over all steps; that of length_ns over the steady ones only.
+// Medians over all steps, except length_ns: its median is over steady steps.
 struct UsualStep {
   double length_ns = 0;
   double to_host_bytes = 0, written_bytes = 0;
   double validation_ns = 0, loading_ns = 0;
   double forward = 0, backward = 0;
   double taken = 0;
-  double parameters = 0;        // accumulated gradients; the mean
+  double parameters = 0;        // accumulated gradients, mean over all steps
   int64_t parameter_bytes = 0;  // of the model; 0 if shapes were not recorded
 };
 // All 0 without steady steps. REQUIRES: `facts` is FactsOf() of the same steps.

@@ -1,5 +1,5 @@
 // StepParts: the parts of a training step that replay can remove or that scale
-// differently from the rest. Found once, for rules and replay.
+// differently from the rest. Found once, and used by rules and replay.
 #pragma once
 
 #include <stepscope/trace.h>

@@ -34,8 +34,8 @@ struct Steps {
   RowId thread = kNone;             // the training thread; kNone if unknown
   std::string step_source;  // what unmarked steps were inferred from, "the ends
                             // of Optimizer.step"; "" if they are marked
-  // No steps were found, and the only window is the whole recording
-  // (device/whole_recording.h). It is averaged like a step, but is none.
+  // True if no steps were found and the only window is the whole recording
+  // (device/whole_recording.h), which is averaged like a step.
   bool is_recording = false;
   bool empty() const { return windows.empty(); }
 };
@@ -44,7 +44,8 @@ struct Steps {
 // "validation", "checkpoint".
 const char* StepKindName(StepKind kind);
 
-// The mean of the middle two for an even count. REQUIRES: values is not empty.
+// Returns the median; for an even count, the mean of the middle two values.
+// REQUIRES: values is not empty.
 double Median(std::vector<double> values);
 
 }  // namespace stepscope

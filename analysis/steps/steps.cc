@@ -13,13 +13,14 @@
 namespace stepscope {
 namespace {
 
-// Warm-up: a step of more than 1.2 times the median of the others, of whose
-// excess at least 30 % is one-off work. Our own choice, above the usual
+// A warm-up step takes more than 1.2 times the median of the others, and at
+// least 30 % of its excess is one-off work. Our own choice, above the usual
 // variation of steady steps (a few per cent).
 constexpr double kSlowTimes = 1.2;
 constexpr double kMinExplainedFrac = 0.3;
-// Outlier: a step of more than 1.5 times the median that also lies 3.5 robust
-// standard deviations above it. 3.5 is the usual bound for median absolute
+// An outlier takes more than 1.5 times the median and is also more than 3.5
+// robust standard deviations above it. 3.5 is the usual bound for median
+// absolute
 // deviations (Iglewicz and Hoaglin), which XProf uses, too. With fewer than
 // five steps the deviation means little.
 constexpr double kOutlierTimes = 1.5;
@@ -27,8 +28,8 @@ constexpr double kOutlierZ = 3.5;
 constexpr size_t kMinStepsForOutliers = 5;
 // Slow steps that make up more than a quarter of all are normal for the run.
 constexpr double kMaxOutlierFrac = 0.25;
-// A part whose mean step differs by more than 1 % from that of all steps does
-// not represent them: gains of 1 % are worth reporting.
+// A part of the run whose mean step differs by more than 1 % from that of all
+// steps does not represent them, because gains of 1 % are worth reporting.
 constexpr double kReplayWindowError = 0.01;
 
 // The thread with most operators.
@@ -43,8 +44,8 @@ RowId BusiestThread(const Trace& trace) {
              : static_cast<RowId>(most - ops.begin());
 }
 
-// From the surest source to the weakest: what the recording says, the steps'
-// marks, the optimizer's ranges, the number of ops.
+// Finds the training thread from the most reliable source available: what the
+// recording says, the steps' marks, the optimizer's ranges, the number of ops.
 RowId TrainingThread(const Trace& trace) {
   if (trace.run().training_thread != kNone) return trace.run().training_thread;
   if (!trace.steps().empty() && trace.steps()[0].thread != kNone) {
@@ -58,8 +59,8 @@ RowId TrainingThread(const Trace& trace) {
   return BusiestThread(trace);
 }
 
-// The marks of `thread`. Where marks overlap, as those of a second, nested
-// profile do, only the first counts.
+// Returns the marks of `thread` as windows. If marks overlap, as with a second,
+// nested profile, only the first one counts.
 std::vector<StepWindow> MarkedWindows(const Trace& trace, RowId thread) {
   std::vector<StepWindow> windows;
   for (const Step& step : trace.steps()) {
@@ -139,9 +140,9 @@ void MarkWarmUp(std::vector<StepWindow>& windows) {
   }
 }
 
-// Slow steps are no outliers if they recur, or if they are slow because they
-// waited for a batch about as long as another step did: with too few workers,
-// every n-th step waits.
+// Slow steps are not outliers if they recur. Nor are they if they waited for a
+// batch about as long as another step did: with too few workers, every n-th
+// step waits.
 void MarkOutliers(const std::vector<double>& loader_ns,
                   std::vector<StepWindow>& windows) {
   if (windows.size() < kMinStepsForOutliers) return;
@@ -190,7 +191,7 @@ void ClassifySteps(const Trace& trace, Steps& steps) {
   for (size_t i = 0; i < windows.size(); ++i) {
     if (windows[i].kind == StepKind::kSteady) steps.steady.push_back(i);
   }
-  // Every step is slow for a reason, so there is nothing better to average.
+  // If every step is slow for some reason, there is nothing better to average.
   if (steps.steady.empty()) {
     for (size_t i = 0; i < windows.size(); ++i) steps.steady.push_back(i);
   }
@@ -228,8 +229,7 @@ Steps FindSteps(const Trace& trace) {
   return steps;
 }
 
-// A part is chosen by its mean, because the gain of a change is compared with
-// the mean step.
+// Chooses the part by its mean, because gains are compared with the mean step.
 ReplayWindow ChooseReplayWindow(const Steps& steps, size_t most) {
   const std::vector<size_t>& steady = steps.steady;
   if (steady.size() <= most) return {.steps = steps};

@@ -10,23 +10,25 @@ namespace {
 // An activity that starts more than 10 us after its launch had to wait for the
 // device; launching on an idle device takes about 5 us.
 constexpr int64_t kQueuedNs = 10'000;
-// Two steps are alike if the times from their begin to their first launch
-// differ by at most 20 % or 0.5 ms. Chosen by us: a step that waits for a batch
-// differs by more from one that does not.
+// Two steps are alike if the times from their start to their first launch
+// differ by at most 20 % or 0.5 ms, whichever is more. Our own choice: a step
+// that waits for a batch differs by more from one that does not.
 constexpr double kAlikeFrac = 0.2, kAlikeNs = 500'000;
 
-// Between steps that are marked one by one (ProfileOptions::marked_steps) is
-// time that belongs to none. Marks of a whole loop leave only some us.
+// Gaps of more than this share of a step belong to no step. They occur if
+// single steps are marked (ProfileOptions::marked_steps); the marks of a whole
+// loop leave gaps of only some us.
 constexpr double kApartFrac = 0.05;
 bool IsApart(const StepWindow& before, const StepWindow& step) {
   const auto gap = static_cast<double>(step.host.begin_ns - before.host.end_ns);
   return gap > kApartFrac * static_cast<double>(step.host.length());
 }
 
-// Returns the end of the last activity from before the first step, or
-// host_begin_ns if there is none. The recording may begin while the device
-// still works on the step before; those activities begin before the first one
-// of the step, and were launched before it or have no recorded launch.
+// Returns the end of the last activity that belongs to an earlier step, or
+// host_begin_ns if there is none. The recording may start while the device
+// still works on the step before the first recorded one. Such activities start
+// before the step's first activity, and they were launched before the step or
+// have no recorded launch.
 int64_t EarlierActivityEnd(const Trace& trace, int64_t host_begin_ns,
                            int64_t first_activity_ns) {
   int64_t end = host_begin_ns;
@@ -48,15 +50,14 @@ int64_t EarlierActivityEnd(const Trace& trace, int64_t host_begin_ns,
 struct StepActivities {
   int64_t last_ns = 0;  // end of the last activity
   int64_t begin_ns = std::numeric_limits<int64_t>::max();     // of the first
-  int64_t launched_ns = std::numeric_limits<int64_t>::max();  // the same
+  int64_t launched_ns = std::numeric_limits<int64_t>::max();  // its launch
   bool any() const { return last_ns > 0; }
 };
 
-// Estimates how far the device was behind the host when the first step began,
-// in ns: the median over the steps that are alike. If the device lags, its
-// first step begins later than the host's. Steps are compared by the time until
-// they first launch something, because the device catches up while the host
-// waits for a batch.
+// Estimates how far the device was behind the host when the first step started,
+// in ns: the median over the steps that are like the first one. Two steps are
+// compared by the time until they first launch something, because the device
+// catches up while the host waits for a batch.
 double UsualLag(const std::vector<StepWindow>& windows,
                 const std::vector<StepActivities>& by_step) {
   const auto lag_behind = [&](size_t i) -> double {
@@ -82,9 +83,10 @@ double UsualLag(const std::vector<StepWindow>& windows,
   return lags.empty() ? lag_behind(0) : Median(std::move(lags));
 }
 
-// When the device started on the first step: at the end of what is recorded of
-// the step before; otherwise as far behind the host as usual. If that is after
-// the first launch, the first activity shows whether it had to queue.
+// Returns when the device started on the first step. If activities of the step
+// before were recorded, that is their end; otherwise the device is taken to lag
+// behind the host as usual. If that would be after the first launch, the device
+// started when the first activity did if it had to queue, else at its launch.
 int64_t FirstTileBegin(const Trace& trace,
                        const std::vector<StepWindow>& windows,
                        const std::vector<StepActivities>& by_step) {
@@ -102,7 +104,7 @@ int64_t FirstTileBegin(const Trace& trace,
 
 }  // namespace
 
-// Assigns each activity to the step that launched it, whenever it ran.
+// Each activity belongs to the step that launched it, whenever it ran.
 void FillTiledSpans(const Trace& trace, std::vector<StepWindow>& windows) {
   if (windows.empty()) return;
   std::vector<StepActivities> steps(windows.size());
@@ -130,8 +132,8 @@ void FillTiledSpans(const Trace& trace, std::vector<StepWindow>& windows) {
     StepWindow& window = windows[i];
     window.tiled = {window.host.begin_ns,
                     std::max(window.host.end_ns, steps[i].last_ns)};
-    // On a CPU-only run steps are as the host marks them; there is no device to
-    // be behind.
+    // In a CPU-only run the host windows are the steps, because there is no
+    // device that lags.
     if (i == 0 || !trace.has_device_work()) continue;
     window.tiled.begin_ns = windows[i - 1].tiled.end_ns;
     if (IsApart(windows[i - 1], window)) {

@@ -1,10 +1,10 @@
 // The tiled spans of steps. A step's tiled span runs from the end of the
 // previous step's last device activity (or of its host window, if that is
 // later) to the end of its own last one. Tiled spans follow each other without
-// gaps, so their lengths add up even if the device runs behind the host. Only
-// steps that the program marks one by one, with other work between them, begin
-// no earlier than their host windows. Without device activities the tiled spans
-// are the host windows.
+// gaps, so their lengths add up even if the device runs behind the host. The
+// exception are steps that the program marks one by one, with other work
+// between them: their tiled spans start no earlier than their host windows.
+// Without device activities the tiled spans are the host windows.
 #pragma once
 
 #include <stepscope/trace.h>

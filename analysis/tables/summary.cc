@@ -34,8 +34,8 @@ std::vector<Span> Union(std::vector<Span> a, const std::vector<Span>& b) {
   return Merge(std::move(a));
 }
 
-// Sums over the whole trace, steady or not: a summary shows what a file
-// contains and judges nothing.
+// Sums over the whole trace, not only the steady steps, because a summary shows
+// what a file contains.
 class Summarizer {
  public:
   explicit Summarizer(const Trace& trace) : trace_(trace) {}
@@ -80,7 +80,8 @@ void Summarizer::Steps() {
   step_spans_ = Merge(std::move(step_spans_));
 }
 
-// Names are classified once: there are far fewer names than kernels.
+// Each name is classified only once, because there are far fewer names than
+// kernels.
 void Summarizer::Devices() {
   std::map<int32_t, DeviceSpans> spans;
   std::vector<int8_t> is_collective(trace_.name_count(), -1);
@@ -122,7 +123,8 @@ void Summarizer::Devices() {
     const std::vector<Span> others = Merge(std::move(of.kernels));
     const std::vector<Span> kernels = Union(collectives, others);
     device.collective_busy_ns = Length(collectives);
-    // Exposed: no other kernel runs meanwhile, so the step waits for them.
+    // A collective is exposed while no other kernel runs, because then the step
+    // waits for it.
     device.exposed_ns = Length(Subtract(collectives, others));
     device.kernel_busy_ns = Length(kernels);
     device.busy_ns = Length(Union(kernels, of.transfers));
@@ -137,7 +139,8 @@ void Summarizer::Copies() {
   };
   for (const Copy& copy : trace_.copies()) {
     add(summary_.copies[CopyInWords(copy)], copy);
-    // Only for uploads: pinned host memory lets them overlap with computing.
+    // Host memory is counted by kind only for uploads, because pinned memory
+    // lets them overlap with computing.
     if (copy.destination != MemoryKind::kDevice) continue;
     if (copy.source == MemoryKind::kPageable)
       add(summary_.uploads_pageable, copy);
@@ -145,8 +148,8 @@ void Summarizer::Copies() {
     if (copy.source == MemoryKind::kHost) add(summary_.uploads_unknown, copy);
   }
   const auto count = [&](const auto& rows) {
-    // Device work is tied to its launch by a correlation id; without the
-    // launch, it cannot be attributed to an op.
+    // A correlation id connects device work with its launch. Without the
+    // launch, the work cannot be attributed to an op.
     for (const auto& row : rows)
       summary_.work_without_call += row.call == kNone;
   };
@@ -165,7 +168,7 @@ void Summarizer::Loaders() {
     ++loader.names[std::string(trace_.name(range.name))];
     waits.push_back({range.begin_ns, range.end_ns});
   }
-  // A loop may also wait between two steps.
+  // Computed separately, because a loop may also wait between two steps.
   summary_.loader.in_steps_ns =
       Length(Intersect(Merge(std::move(waits)), step_spans_));
 }
@@ -178,6 +181,7 @@ void Summarizer::Ops() {
     summary_.ops_with_shapes += op.inputs != kNone;
     summary_.ops_with_stacks += op.stack != kNone;
   }
+  // Releases are negative.
   for (const Allocation& event : trace_.allocations())
     summary_.allocations += event.bytes > 0;
 }

@@ -11,7 +11,7 @@
 namespace stepscope {
 namespace {
 
-// Rows by (name, shape). Keys are numbers, so that no text is built per event.
+// Rows by (name, shape). Keys are numbers, to avoid building a text per event.
 class Rows {
  public:
   // The row of (name, shape); `text` fills in the texts of a new row.
@@ -34,7 +34,8 @@ class Rows {
   };
   struct Hash {
     size_t operator()(const Key& key) const {
-      // 2^64 divided by the golden ratio: spreads small numbers over all bits.
+      // The factor is 2^64 / the golden ratio, which spreads small numbers over
+      // all bits.
       return (key.name * 0x9E3779B97F4A7C15u) ^ (key.shape + (key.name >> 7));
     }
   };
@@ -84,7 +85,7 @@ class Maker {
   const Trace& trace_;
   const TopOptions& options_;
   std::vector<int64_t> op_device_ns_;  // GPU time that each op launched itself
-  std::vector<int64_t> call_device_ns_;  // and each runtime call
+  std::vector<int64_t> call_device_ns_;  // the same for each runtime call
   TopShapes shapes_;
   std::vector<TopTable> tables_;
 };
@@ -98,16 +99,16 @@ void Maker::LaunchedTimes() {
     if (work.call != kNone) call_device_ns_[work.call] += length_ns;
   };
   for (const Kernel& kernel : trace_.kernels()) {
-    // The operators of the capture have it (AddCaptured()), not the one that
-    // replays the graph.
+    // A graph's kernels count for the captured operators (AddCaptured()), not
+    // for the operator that replays the graph.
     add(kernel, CapturedOps(trace_, kernel).empty());
   }
   for (const Copy& copy : trace_.copies()) add(copy, true);
   for (const Memset& set : trace_.memsets()) add(set, true);
 }
 
-// Kernels of CUDA graphs, under the operators that were captured: GPU time
-// without calls, because a replay runs no operator.
+// Adds the kernels of CUDA graphs to the operators that were captured: GPU
+// time, but no calls, because a replay of the graph runs no operator.
 void Maker::AddCaptured(Rows& rows) {
   for (const Kernel& kernel : trace_.kernels()) {
     const std::span<const NameId> ops = CapturedOps(trace_, kernel);
@@ -115,6 +116,7 @@ void Maker::AddCaptured(Rows& rows) {
       const auto outer = ops.subspan(i + 1);
       const bool is_inside_its_row =
           std::ranges::find(outer, ops[i]) != outer.end();
+      // A capture has the names of operators, but no shapes.
       constexpr uint64_t kNoShape = 0;
       TopRow& row = rows.At(ops[i], kNoShape, [&](TopRow& fresh) {
         fresh.name = trace_.name(ops[i]);
@@ -167,7 +169,7 @@ std::vector<TopRow> Maker::Ops() {
 }
 
 // Ranges of one thread may overlap without nesting. Only the overlap is
-// subtracted from the range around.
+// subtracted from the outer range.
 std::vector<TopRow> Maker::Ranges() {
   const auto ranges = trace_.ranges();
   std::vector<int64_t> self_ns(ranges.size());
@@ -176,6 +178,8 @@ std::vector<TopRow> Maker::Ranges() {
     const Range& range = ranges[i];
     self_ns[i] = range.end_ns - range.begin_ns;
     std::vector<RowId>& around = open[range.thread];
+    // Ranges are sorted by their start, so a range that has ended by now
+    // encloses none of the later ones.
     while (!around.empty() && ranges[around.back()].end_ns <= range.begin_ns)
       around.pop_back();
     if (!around.empty()) {
@@ -192,6 +196,7 @@ std::vector<TopRow> Maker::Ranges() {
     });
     AddCall(row, length_ns);
     row.total_ns += length_ns;
+    // If several ranges overlap, more may have been subtracted than there was.
     row.self_ns += std::max<int64_t>(self_ns[i], 0);
   }
   return rows.Take();
@@ -221,7 +226,8 @@ std::vector<TopRow> Maker::Kernels() {
                          fresh.shape = shapes_.Text(shape);
                          if (kernel.op == kNone) return;
                          const Op& op = trace_.ops()[kernel.op];
-                         // The op of a region launches other kernels as well.
+                         // Only for the op of the same name: the op of a
+                         // compiled region launches other kernels as well.
                          if (op.name == kernel.name) SetCode(op, fresh);
                        }),
                kernel.end_ns - kernel.begin_ns);
@@ -254,6 +260,8 @@ std::vector<TopRow> Maker::Copies() {
 
 void Maker::SetCode(const Op& op, TopRow& row) const {
   if (op.code == kNone) return;
+  // Readers store the two texts as frames of a stack: first the file, then the
+  // parameters.
   const std::vector<NameId>& code = trace_.stacks()[op.code].frames;
   row.code_file = trace_.name(code[0]);
   row.code_parameters = trace_.name(code[1]);
@@ -267,7 +275,7 @@ void Maker::Add(const char* name, std::vector<TopRow> rows, bool has_device,
                     .has_bytes = has_bytes,
                     .row_count = rows.size(),
                     .rows = {}};
-  // Of all rows, before the limit: shares refer to the whole table.
+  // Sums all rows, before the limit, because shares refer to the whole table.
   for (const TopRow& row : rows) table.self_ns += row.self_ns;
   for (TopRow& row : rows) {
     row.share_frac = table.self_ns == 0
@@ -289,7 +297,8 @@ void Maker::Add(const char* name, std::vector<TopRow> rows, bool has_device,
     }
     return row.self_ns;
   };
-  // Stable, so that ties keep the order of the trace and outputs compare.
+  // Stable, so that ties keep the order of the trace and outputs can be
+  // compared.
   std::stable_sort(
       rows.begin(), rows.end(),
       [&](const TopRow& a, const TopRow& b) { return weight(a) > weight(b); });

@@ -18,6 +18,8 @@ std::string ArgumentsText(const Trace& trace,
   std::string text;
   for (const Argument& argument : arguments) {
     if (!text.empty()) text += ' ';
+    // An argument that is neither a tensor nor a scalar is printed as "-", so
+    // that the others keep their positions.
     if (argument == Argument()) text += '-';
     text += trace.name(argument.type);
     if (!argument.dims.empty()) text += "[" + Joined(argument.dims) + "]";
@@ -38,8 +40,8 @@ uint64_t TopShapes::Number(const std::string& text) {
 
 uint64_t TopShapes::Of(const Op& op) {
   if (!wanted_ || op.inputs == kNone) return 0;
-  // A text is made once per distinct list of shapes, not once per call. Numbers
-  // are stored plus one: 0 means that the text was not made yet.
+  // Makes a text once per distinct list of shapes, not once per call. Stores
+  // number + 1, so that 0 means that the text has not been made yet.
   of_inputs_.resize(trace_.op_inputs().size());
   uint64_t& known = of_inputs_[op.inputs];
   if (known == 0) {

@@ -16,7 +16,7 @@ namespace stepscope {
 // One thread at a time.
 class TopShapes {
  public:
-  // `trace` must outlive this. Unless `wanted`, every shape has number 0, whose
+  // `trace` must outlive this. If not `wanted`, every shape has number 0, whose
   // text is empty.
   TopShapes(const Trace& trace, bool wanted) : trace_(trace), wanted_(wanted) {}
 

@@ -13,8 +13,8 @@ namespace stepscope {
 
 enum class Cause : uint8_t {
   kCompute,        // kernels, or operators on a CPU
-  kCommunication,  // collectives, with no computing beside them
-  kCopy,           // copies and memsets, with nothing of the above beside them
+  kCommunication,  // collectives while nothing computes
+  kCopy,           // copies and memsets while none of the above runs
   kKernelLatency,  // gaps of at most 10 us before queued activities
   kGraphOpaque,    // gaps before CUDA graphs, whose nodes may not be recorded
   kDependency,     // longer gaps before queued activities: waits for a stream

@@ -12,32 +12,35 @@
 namespace stepscope {
 namespace {
 
-// tests/bench/torch_profiler_cost.py, torch 2.11 on two cores: programs of 200
-// to 4000 operators a step, with and without the profiler, its shapes, memory
-// and stacks. What it adds per operator is 1.9 to 6.5 times, in the median 4
-// times, the tenth percentile of the times between two operators of one parent:
-// that shows only the part of a callback that lies between the two readings of
-// the clock.
+// Cost of an operator / spacing, where spacing is the tenth percentile of the
+// times between two operators of one parent. Measured with
+// tests/bench/torch_profiler_cost.py (torch 2.11, two cores) on programs of 200
+// to 4000 operators per step, with and without the profiler, its shapes, memory
+// and stacks: 1.9 to 6.5, median 4. The spacing is smaller than the cost
+// because it shows only the part of a callback between the two readings of the
+// clock.
 constexpr double kOpPerSpacing = 4;
-// A call of CUDA beside an operator. In 14 programs on an H200, whose steps the
-// host limits, torch.profiler added 4.9 us per operator and 4.5 us per kernel.
+// Cost of a CUDA call / cost of an operator. In 14 programs on an H200 whose
+// steps are limited by the host, torch.profiler added 4.9 us per operator and
+// 4.5 us per kernel.
 constexpr double kCallPerOp = 1;
-// The same for Python frames, of which each is recorded twice.
+// Cost of a Python frame / spacing of frames. Each frame is recorded twice.
 constexpr double kFramePerSpacing = 2;
 constexpr size_t kFewest = 100;  // distances
 constexpr size_t kFewestWaits = 2;
-// Beyond this, something else takes a part of the time, or the machine is slow
-// in a way that does not slow the callbacks as much. In 11 programs with 1.0 to
-// 1.5 us, on a shared machine, the profiler added 0.8 to 33 us per operator, in
-// the median 8.
+// Larger spacings count as this: something else takes part of the time, or the
+// machine is slow in a way that slows the callbacks less. In 11 programs with a
+// spacing of 1.0 to 1.5 us on a shared machine, the profiler added 0.8 to 33 us
+// per operator, median 8.
 constexpr double kMostSpacingNs = 1'000;
-// Here nothing is known: no two operators follow each other directly.
+// From this spacing on, no two operators follow each other directly, and the
+// cost is unknown.
 constexpr double kTooFarNs = 2'000;
 
-// The tenth percentile of `distances`; 0 if there are too few to tell. A low
-// percentile and not the least: single clock readings may be wrong. A low one
-// and not the median, because between most operators the program itself does
-// something.
+// The tenth percentile of `distances`, at most kMostSpacingNs; 0 if there are
+// too few distances, or if it exceeds kTooFarNs. The minimum would depend on
+// single wrong clock readings, and the median would include what the program
+// itself does between most operators.
 double Spacing(std::vector<int64_t> distances) {
   if (distances.size() < kFewest) return 0;
   const auto tenth =
@@ -90,8 +93,8 @@ std::vector<int64_t> BetweenFrames(const Trace& trace) {
   return distances;
 }
 
-// By how much longer the recorded steps are than those before the window, per
-// op and per call of CUDA; 0 if that was not timed or is not so.
+// By how many ns per event (op or CUDA call) the recorded steps are longer than
+// the steps before the window; 0 if those were not timed or are not shorter.
 double AddedPerEvent(const Trace& trace, const OpTree& tree,
                      const Steps& steps) {
   const std::vector<int64_t>& waits = trace.run().wait_step_ns;
@@ -121,8 +124,8 @@ double AddedPerEvent(const Trace& trace, const OpTree& tree,
   return added * static_cast<double>(steps.steady.size()) / events;
 }
 
-// There the distances are multiples of 1 us, which is as long as what they
-// should show.
+// True for files rounded to microseconds. Their distances are useless here,
+// because 1 us is as long as the distances to measure.
 bool InWholeMicroseconds(const Trace& trace) {
   return std::ranges::all_of(
       trace.ops(), [](const Op& op) { return op.begin_ns % 1'000 == 0; });

@@ -1,5 +1,5 @@
-// RecorderCost: how long the recorder itself takes per event, from which the
-// step time without it is estimated.
+// RecorderCost: how long the recorder itself takes per event. The step time
+// without the recorder is estimated from it.
 #pragma once
 
 #include <stepscope/trace.h>
@@ -17,14 +17,17 @@ struct RecorderCost {
   bool estimated = false;  // from the recording's own gaps, not measured
 };
 
-// A recording of stepscope states the cost of an operator, measured on its
-// machine in the best of cases; what it costs in a program with a GPU, where
-// CUPTI takes part, is the difference to the steps before the window, if they
-// were timed. One of torch.profiler states nothing, so the cost is estimated:
-// the callbacks run between operators, and the shortest times between two
-// operators show how fast they are on that machine. Unknown for other
-// recorders, for files rounded to microseconds, and where operators are too far
-// apart.
+// Returns the cost per event. stepscope's recordings state the cost of an
+// operator, measured on their machine under ideal conditions. With a GPU, CUPTI
+// adds to it: if the steps before the window were timed, the difference between
+// them and the recorded steps counts, if it is more.
+//
+// torch.profiler's recordings state nothing, so the cost is estimated. The
+// callbacks run between operators, so the shortest times between two operators
+// show how fast the callbacks are on that machine.
+//
+// Unknown for other recorders, for files rounded to microseconds, and if
+// operators are too far apart.
 RecorderCost CostOfRecording(const Trace& trace, const OpTree& tree,
                              const Steps& steps = {});
 

@@ -9,8 +9,8 @@
 namespace stepscope {
 namespace {
 
-// In order of precedence: where two phases overlap, the one listed first has
-// the time.
+// In order of precedence: where two phases overlap, the time counts for the one
+// listed first.
 constexpr auto kPhases = std::to_array<std::string_view>(
     {"data", "validate", "optimizer", "backward", "forward"});
 using PhaseSpans = std::array<std::vector<Span>, kPhases.size()>;
@@ -45,10 +45,11 @@ PhaseSpans Marked(const Trace& trace, RowId thread) {
   return spans;
 }
 
-// Without phase ranges: ops before the first autograd node of a step are the
-// forward pass. Ops after its last one are the optimizer's (clipping, say), up
-// to the end of its step where a range marks that; after it, only the scale of
-// the loss is updated for it.
+// Infers phases without phase ranges. Ops before the first autograd node of a
+// step are the forward pass. Ops after its last node belong to the optimizer
+// (gradient clipping, for example). If a range marks Optimizer.step, this holds
+// only until the range ends; of the later ops, only the update of the loss
+// scale (aten::_amp_...) belongs to the optimizer.
 PhaseSpans Inferred(const Trace& trace, const OpTree& tree,
                     const Steps& steps) {
   PhaseSpans spans;
@@ -109,7 +110,8 @@ double FramesIn(const Trace& trace, RowId thread, Span window) {
   return count;
 }
 
-// Takes the cost of recording from these causes, in this order.
+// Moves the cost of recording, `ns`, from the causes in `from` to the profiler.
+// Takes all it can from one cause before it goes on to the next.
 void MoveToProfiler(double ns, std::initializer_list<Cause> from,
                     CauseTimes& split) {
   int64_t cost = std::llround(ns);
@@ -123,9 +125,9 @@ void MoveToProfiler(double ns, std::initializer_list<Cause> from,
 
 }  // namespace
 
-// A recording does not show single callbacks: their time lies inside ops and
-// between them. Most of it is inside, so the cost is taken from the framework's
-// time first, and only what is more than that from the code between ops.
+// A recording does not show single callbacks. Their time lies inside ops and
+// between them, mostly inside. So the cost is taken from the framework's time
+// first, and from the code between ops only if that is not enough.
 void MoveToProfiler(double ns, CauseTimes& split) {
   MoveToProfiler(ns, {Cause::kDispatch, Cause::kHostCode}, split);
 }
@@ -138,8 +140,8 @@ CauseTimes SplitOnHost(const Trace& trace, RowId thread,
   double frames = 0;            // of the loading
   for (const Segment& segment : timeline) {
     split[segment.cause] += segment.length();
-    // Counts each op once, by its first segment. What recording those inside a
-    // loader range costs is part of the data time.
+    // Counts each op once, by its first segment. For ops inside a loader range,
+    // the cost of recording them is part of the data time.
     if (segment.op != kNone &&
         trace.ops()[segment.op].begin_ns == segment.begin_ns) {
       ++(segment.cause == Cause::kData ? loading : ops);
@@ -173,7 +175,8 @@ std::map<std::string, double> SplitByPhase(const Trace& trace,
   for (size_t phase = 0; phase < kPhases.size(); ++phase) {
     const std::vector<Span> own =
         Subtract(Merge(std::move(spans[phase])), taken);
-    // Over the tiled span, so that phases add up to the same step as causes do.
+    // Uses the tiled spans, so that phases add up to the same step as causes
+    // do.
     for (size_t i : steps.steady) {
       ns[phase] += LengthIn(own, steps.windows[i].tiled);
     }

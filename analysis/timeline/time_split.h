@@ -17,22 +17,24 @@
 
 namespace stepscope {
 
-// Adds up the causes of `timeline`, what `thread`, the training thread of a
-// CPU-only run, did. What recording costs hides in the framework's time: that
-// much is moved from dispatch and host code to the profiler.
+// Adds up the causes of `timeline`, which is what `thread`, the training thread
+// of a CPU-only run, did. The cost of recording is hidden in other causes: it
+// is moved from dispatch and host code (inside loader ranges, from data) to the
+// profiler.
 CauseTimes SplitOnHost(const Trace& trace, RowId thread,
                        const std::vector<Segment>& timeline,
                        const RecorderCost& cost);
 
-// Moves `ns` from dispatch, and what that has not from host code, to the
-// profiler.
+// Moves `ns` from dispatch to the profiler. If dispatch has less than `ns`,
+// moves the rest from host code.
 void MoveToProfiler(double ns, CauseTimes& split);
 
 // Returns the milliseconds per steady step of each phase: data, forward,
 // backward, optimizer, validate, other. They come from the phase ranges of the
 // training thread; without any, from loader ranges, autograd nodes and
-// Optimizer ranges; what runs after the optimizer's step is "other". Phases that take no time are left out; empty without steady
-// steps or training thread.
+// Optimizer ranges; what runs after the optimizer's step is "other". Phases
+// that take no time are left out; empty without steady steps or training
+// thread.
 std::map<std::string, double> SplitByPhase(const Trace& trace,
                                            const OpTree& tree,
                                            const Steps& steps);

@@ -8,8 +8,8 @@
 namespace stepscope {
 namespace {
 
-// Returns the innermost open op at every moment. Child ops that outlast their
-// parent, as rounded files have them, are clipped to it.
+// Returns the innermost open op at every moment. Child ops that end after their
+// parent, which happens in files with rounded times, are clipped to the parent.
 std::vector<Segment> OpSegments(const Trace& trace, const OpTree& tree,
                                 RowId thread, Span window) {
   struct Open {
@@ -49,9 +49,9 @@ std::vector<Segment> OpSegments(const Trace& trace, const OpTree& tree,
   return segments;
 }
 
-// Replaces the segments without an op by what `other` has there. Both cover the
-// same window. backward() has no op open on the training thread while the
-// autograd thread computes.
+// Replaces the segments without an op by the same part of `other`. Both cover
+// the same window. Needed because the training thread has no op open inside
+// backward() while the autograd thread computes.
 std::vector<Segment> FillGaps(const std::vector<Segment>& segments,
                               const std::vector<Segment>& other) {
   std::vector<Segment> filled;
@@ -90,13 +90,13 @@ std::vector<int64_t> EndsOf(const std::vector<Span>& spans) {
   return ends;
 }
 
-// Whether a pause has waited for what ends at one of `ends`: it ends with it.
-// FSDP2 waits inside a node of the backward pass, whose own Python code may
-// also compute for long beside a collective.
+// True if the pause ends when one of `ends` does, so that it was a wait for it.
+// Needed because FSDP2 waits inside a backward node that may also run long
+// Python code during a collective.
 bool EndsWithOneOf(const std::vector<int64_t>& ends, const Segment& pause) {
-  // Either thread may lose its core for a time slice when one wakes the other
-  // (3 ms by default, sched_base_slice of Linux); of a short pause that would
-  // be any end.
+  // When one thread wakes the other, either may lose its core for a time slice
+  // (3 ms by default, sched_base_slice of Linux). For a short pause that slack
+  // would match nearly any end, so it is also limited to a tenth of the pause.
   constexpr int64_t kSliceNs = 3'000'000;
   const int64_t slack = std::min(kSliceNs, pause.length() / 10);
   const auto next = std::ranges::lower_bound(ends, pause.end_ns - slack);
@@ -105,8 +105,8 @@ bool EndsWithOneOf(const std::vector<int64_t>& ends, const Segment& pause) {
 
 }  // namespace
 
-// Binary search, then a walk: steps ask for their part of a timeline of the
-// whole recording.
+// Binary search, because this is called once per step on the whole recording's
+// timeline.
 std::vector<Segment> Slice(const std::vector<Segment>& timeline, Span window) {
   std::vector<Segment> part;
   for (auto it = std::ranges::upper_bound(timeline, window.begin_ns, {},
@@ -189,8 +189,9 @@ std::vector<RowId> AutogradThreads(const Trace& trace, RowId thread) {
 std::vector<Segment> HostTimeline(const Trace& trace, const OpTree& tree,
                                   RowId thread, Span window) {
   if (thread == kNone || window.length() <= 0) return {};
-  // In layers: what the threads execute, then what takes precedence over it
-  // (the profiler, communication, the garbage collector, data).
+  // The timeline is built in layers: first what the threads execute, then what
+  // takes precedence over it (the profiler, communication, the garbage
+  // collector, data).
   std::vector<Segment> segments = OpSegments(trace, tree, thread, window);
   std::vector<bool> ours(trace.threads().size());
   ours[thread] = true;
@@ -244,9 +245,10 @@ std::vector<Segment> HostTimeline(const Trace& trace, const OpTree& tree,
       data.push_back(claim);
     }
   }
-  // Inside backward() the training thread waits with no op open for a
-  // collective of another thread (gloo's, NCCL's). A pause beside one is such a
-  // wait if it is longer than those of framework code.
+  // Inside backward() the training thread has no op open while it waits for a
+  // collective of another thread (gloo's, NCCL's). A pause during such a
+  // collective counts as a wait for it if it is longer than the pauses of
+  // framework code.
   const std::vector<int64_t> ends = EndsOf(elsewhere);
   std::vector<Span> pauses;
   for (const Segment& segment : segments) {
@@ -268,8 +270,8 @@ std::vector<Segment> HostTimeline(const Trace& trace, const OpTree& tree,
   Overlay(segments, Disjoint(std::move(gc)), Cause::kGc, spare);
   Overlay(segments, Disjoint(std::move(data)), Cause::kData, spare);
 
-  // Overlays cut segments at claims that changed nothing, and most rules look
-  // at whole segments.
+  // Overlays also cut segments at claims that changed nothing. Joins the pieces
+  // again, because most rules look at whole segments.
   size_t joined = 0;
   for (const Segment& segment : segments) {
     Segment* last = joined > 0 ? &segments[joined - 1] : nullptr;

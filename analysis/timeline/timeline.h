@@ -38,8 +38,9 @@ struct Segment {
 std::vector<Segment> HostTimeline(const Trace& trace, const OpTree& tree,
                                   RowId thread, Span window);
 
-// The part of a timeline that lies in `window`; one segment of an unknown cause
-// if there is none, as where the training thread is unknown.
+// Returns the part of a timeline that lies in `window`. If the timeline has
+// nothing there, for example because the training thread is unknown, returns
+// one segment of an unknown cause.
 std::vector<Segment> Slice(const std::vector<Segment>& timeline, Span window);
 
 // A span that belongs to one cause, whatever ops are open in it.
@@ -47,10 +48,11 @@ struct Claim {
   Span span;
   RowId range = kNone;  // the loader range of a kData claim
 };
-// Sorts claims and removes overlap: the claim that begins first keeps it.
+// Sorts claims and removes overlaps: an overlap stays with the claim that
+// starts first.
 std::vector<Claim> Disjoint(std::vector<Claim> claims);
 // Gives `cause` to what lies inside `claims`, and splits segments where claims
-// begin or end. `spare` lends its memory; its contents are overwritten.
+// begin or end. `spare` is only reused memory; its contents are overwritten.
 // REQUIRES: claims are disjoint, segments and claims in time order.
 void Overlay(std::vector<Segment>& segments, const std::vector<Claim>& claims,
              Cause cause, std::vector<Segment>& spare);

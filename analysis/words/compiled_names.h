@@ -1,5 +1,5 @@
-// Names of compiled kernels and of the ops that launch them, with the operators
-// that they were fused from.
+// Names of compiled kernels, and of the ops that launch them, together with the
+// operators that they were fused from.
 #pragma once
 
 #include <string>
@@ -7,8 +7,8 @@
 
 namespace stepscope {
 
-// "add + relu (compiled), triton_poi_fused_add_relu_0"; `name` itself if it is
-// not that of a compiled kernel (compiled_kernel.h). Pure.
+// Returns "add + relu (compiled), triton_poi_fused_add_relu_0"; returns `name`
+// itself if it is not the name of a compiled kernel (compiled_kernel.h). Pure.
 std::string WithFusedOps(std::string_view name);
 
 }  // namespace stepscope

@@ -20,6 +20,8 @@ const char* NameIn(const std::array<const char*, kSize>& names, Enum value) {
 }  // namespace
 
 double GainStepMs(const StepStats& steps) {
+  // To the user, the step without the profiler matters. It is used if the cost
+  // of recording is known.
   return steps.unprofiled_ms > 0 ? steps.unprofiled_ms : steps.mean_ms;
 }
 
@@ -34,8 +36,8 @@ double NoiseOfMeanMs(const StepStats& steps) {
          std::sqrt(static_cast<double>(std::max<int64_t>(steps.steady, 1)));
 }
 
-// The gain may lie anywhere between nothing and its bound, so a bound counts
-// half.
+// A gain with a bound may be anything from 0 to the bound, so half of the bound
+// counts.
 double LikelyMs(const Finding& finding) {
   return finding.gain_kind == GainKind::kBound ? finding.gain.expected_ms / 2
                                                : finding.gain.expected_ms;
@@ -59,6 +61,7 @@ const char* GainName(GainKind kind) {
 }
 
 std::string CopyInWords(const Copy& copy) {
+  // In the order of MemoryKind.
   constexpr auto kKinds = std::to_array(
       {"unknown", "pageable", "pinned", "device", "array", "managed", "host"});
   return std::string(NameIn(kKinds, copy.source)) + " -> " +
@@ -72,8 +75,8 @@ std::string MemoryDeviceName(const MemoryPeak& peak) {
 }
 
 std::string CauseInWords(std::string_view key, bool has_gpu) {
-  // No object with a destructor: a background thread may still write a report
-  // while the program's exit destroys such objects.
+  // Not an object with a destructor, because a background thread may still
+  // write a report while the program's exit destroys such objects.
   static constexpr std::pair<std::string_view, const char*> kWords[] = {
       {"compute", "computing"},
       {"communication", "communicating"},
@@ -91,7 +94,7 @@ std::string CauseInWords(std::string_view key, bool has_gpu) {
       {"host_code", "code between ops"},
       {"contended", "waiting for a free core"},
       {"unknown", "unexplained"}};
-  // On a GPU run, what the host does inside ops is launching kernels.
+  // On a GPU run, the host's work inside ops is to launch kernels.
   if (has_gpu && key == "dispatch") return "launching";
   for (const auto& [known, words] : kWords) {
     if (known == key) return words;
@@ -110,7 +113,7 @@ std::string MachineInWords(const Report& report) {
     for (const auto& [name, count] : devices) {
       text += (text.empty() ? "" : ", ") + std::to_string(count) + " x " + name;
     }
-    // A trace file lists all devices of its host, used or not.
+    // A trace file lists all devices of its host, including unused ones.
     if (devices.size() == 1 && report.devices_used > 0) {
       const auto& [name, count] = *devices.begin();
       const std::string used = std::to_string(report.devices_used);
@@ -158,6 +161,8 @@ std::string GainInWords(const Report& report, const Finding& finding) {
   if (finding.gain_kind == GainKind::kBound) {
     return "gain at most " + Milliseconds(gain.expected_ms) + " per step (of " +
            Milliseconds(step_ms) +
+           // Of the bounds, only those about slow steps have their own
+           // baseline, because the mean steady step leaves such steps out.
            (finding.baseline_ms > 0 ? ", slow steps included)" : ")");
   }
   std::string text = "predicted gain " + Milliseconds(gain.expected_ms) +
@@ -179,9 +184,8 @@ bool IsNote(const Finding& finding) {
          finding.status == FindingStatus::kOk;
 }
 
-// A note may gain much after other changes. The plan then makes it a warning
-// with a predicted gain, although its severity stays that of the change by
-// itself.
+// A note may gain much after other changes. Then the plan turns it into a
+// warning with a predicted gain, but its severity stays that of its own gain.
 bool IsAdvice(const Finding& finding) {
   return finding.severity != FindingSeverity::kNote ||
          (finding.status != FindingStatus::kOk &&

@@ -38,20 +38,21 @@ double GainStepMs(const StepStats& steps);
 double BaselineMs(const Report& report, const Finding& finding);
 // Noise of the mean step in ms: two standard errors.
 double NoiseOfMeanMs(const StepStats& steps);
-// The gain in ms that a finding is weighed by: a bound counts half.
+// The gain in ms by which a finding is weighted: for a bound, half of it
+// counts.
 double LikelyMs(const Finding& finding);
 
 // "predicted gain 41.0 ms (likely 36.0 to 44.0): 80.3 to 39.3 ms per step,
-// 2.0x"; "roughly 36.0 to 44.0" where no outcomes are known; "gain at most 41.0
-// ms per step (of 80.3 ms)", or "" without a gain.
+// 2.0x", with "roughly 36.0 to 44.0" if no outcomes are known. For a bound,
+// "gain at most 41.0 ms per step (of 80.3 ms)"; "" without a gain.
 std::string GainInWords(const Report& report, const Finding& finding);
 // The gain alone: "predicted 41.0 ms", "at most 41.0 ms"; "" without a gain.
 std::string GainInShort(const Finding& finding);
 
-// What the owner of its time says of a finding that is left out:
-// "launch-bound, predicted 3.20 ms by itself".
+// What a finding says about one that it supersedes: "launch-bound, predicted
+// 3.20 ms by itself".
 std::string AlsoInWords(const Finding& muted);
-// What the report says of it: "launch-bound (by host-sync)".
+// The entry in Report::superseded: "launch-bound (by host-sync)".
 std::string SupersededBy(std::string_view id, std::string_view by);
 
 // True if `finding` says that the recording is incomplete: then no gain counts.

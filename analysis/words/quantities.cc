@@ -21,7 +21,7 @@ std::string Fixed(double value, int decimals) {
 
 std::string Number(double value) {
   if (!std::isfinite(value)) return "unknown";
-  // The limits are where rounding would add a digit.
+  // The limits are the values from which rounding would add a digit.
   const double size = std::abs(value);
   if (size >= 99.95) return Fixed(value, 0);
   if (size >= 9.995) return Fixed(value, 1);
@@ -78,6 +78,8 @@ std::string ListedWithAnd(const std::vector<std::string>& texts) {
 
 std::string MeanCount(double count, std::string_view what,
                       std::string_view many) {
+  // A mean that differs from a whole number only by rounding is printed as a
+  // count.
   const double rounded = std::round(count);
   if (count >= 0.95 && std::abs(count - rounded) < 0.05) {
     return Count(static_cast<int64_t>(rounded), what, many);
@@ -87,6 +89,7 @@ std::string MeanCount(double count, std::string_view what,
 }
 
 std::string Bytes(double bytes) {
+  // Decimal units, so that sizes agree with rates in GB/s.
   for (const char* unit : {"bytes", "kB", "MB", "GB"}) {
     // 999.5 would be rounded to 1000.
     if (std::abs(bytes) < 999.5) {
@@ -98,6 +101,7 @@ std::string Bytes(double bytes) {
 }
 
 std::string Factor(double factor) {
+  // Below 1.1 a second decimal is needed to tell a gain of 4 % from one of 5 %.
   return Fixed(factor, factor < 1.095 ? 2 : 1) + "x";
 }
 

@@ -1,5 +1,5 @@
-// Numbers with units as reports print them: at most three significant digits,
-// never "-0". The rules' sentences and all report formats share them.
+// Formats numbers with units for reports: at most three significant digits,
+// never "-0". The rules' sentences and all report formats use these functions.
 #pragma once
 
 #include <cstdint>

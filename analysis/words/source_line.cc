@@ -19,8 +19,9 @@ bool IsNumber(std::string_view text) {
   });
 }
 
-// Empty parts if it is no "file(line): function". A C++ function may hold
-// "): " as well, a file hardly: the first one counts.
+// Splits "file(line): function"; the parts are empty if the frame has another
+// form. Splits at the first "): ", because a C++ function may also contain it,
+// but a file hardly ever does.
 FrameParts PartsOf(std::string_view frame) {
   const size_t close = frame.find("): ");
   if (close == std::string_view::npos) return {};
@@ -31,8 +32,8 @@ FrameParts PartsOf(std::string_view frame) {
   return {frame.substr(0, open), line, frame.substr(close + 3)};
 }
 
-// "at::Tensor train<int>(at::Tensor const&)" -> "train<int>": without what it
-// returns and takes.
+// Removes the return type and the parameters:
+// "at::Tensor train<int>(at::Tensor const&)" -> "train<int>".
 std::string_view QualifiedName(std::string_view function) {
   constexpr std::string_view kAnonymous = "(anonymous namespace)";
   size_t begin = 0, end = function.size();
@@ -41,11 +42,14 @@ std::string_view QualifiedName(std::string_view function) {
     if (function.substr(i).starts_with(kAnonymous)) {
       i += kAnonymous.size() - 1;
     } else if (function[i] == '<' || function[i] == '{') {
+      // Template arguments and lambdas ("{lambda(int)#1}") hold blanks and
+      // parentheses of their own.
       ++depth;
     } else if ((function[i] == '>' || function[i] == '}') && depth > 0) {
       --depth;
     } else if (depth == 0 && function[i] == '(') {
-      // What follows an operator() is its arguments, too.
+      // The first "()" after "operator" is part of the name, not the
+      // parameters.
       if (!function.substr(0, i).ends_with("operator")) {
         end = i;
         break;
@@ -57,8 +61,8 @@ std::string_view QualifiedName(std::string_view function) {
   return begin < end ? function.substr(begin, end - begin) : function;
 }
 
-// A program may live in a folder named torch, so only folders of the package
-// count.
+// The program itself may be in a folder named torch, so only the folders of the
+// installed package count.
 bool IsFrameworkFile(std::string_view file) {
   constexpr std::array kParts = {"site-packages/",
                                  "dist-packages/",
@@ -119,7 +123,7 @@ std::string FrameInWords(std::string_view frame, std::string_view folder) {
   auto [file, line, function] = PartsOf(frame);
   if (function.empty()) return std::string(frame);
   const std::string name(QualifiedName(function));
-  // Code compiled without -g has no lines.
+  // Code compiled without -g has no line numbers.
   if (file.empty() || file == "??") return "in " + name;
   if (file.starts_with(folder)) file.remove_prefix(folder.size());
   std::string text(file);
@@ -136,6 +140,8 @@ std::string SourceLine(const Trace& trace, std::span<const NameId> frames) {
     outermost = frame;
   }
   if (innermost.empty()) return "";
+  // The outermost frame that is not the framework's is the program's main file.
+  // Paths are shown relative to its folder.
   const std::string_view file = PartsOf(outermost).file;
   const size_t folder = file.rfind('/');
   return FrameInWords(innermost, folder == std::string_view::npos

@@ -1,5 +1,5 @@
-// Frames of stacks, as recorders write them ("train.py(31): step"), as a reader
-// of a report wants them ("train.py:31 in step"). Functions without state.
+// Converts stack frames from the form of recorders ("train.py(31): step") to
+// the form of reports ("train.py:31 in step"). The functions have no state.
 #pragma once
 
 #include <stepscope/trace.h>
@@ -14,14 +14,15 @@ namespace stepscope {
 // interpreter ("<built-in method ...>", the standard library).
 bool IsFrameworkFrame(std::string_view frame);
 
-// The frame in words. `folder` ("/home/me/project/") is left out of the file's
-// path where it begins with it. A frame that is no "file(line): function" is
-// returned as it is.
+// Returns the frame in words. If the file's path starts with `folder`
+// ("/home/me/project/"), that part is left out. A frame that is not of the form
+// "file(line): function" is returned unchanged.
 std::string FrameInWords(std::string_view frame, std::string_view folder = "");
 
-// The innermost frame of the program itself in a stack (innermost frame first),
-// in words; "" if there is none. Files are named from the folder of the
-// outermost of these frames, which is usually that of the script.
+// Returns the innermost frame of the program itself in a stack (innermost frame
+// first), in words; "" if there is none. Paths are relative to the folder of
+// the outermost of the program's own frames, which is usually that of the
+// script.
 std::string SourceLine(const Trace& trace, std::span<const NameId> frames);
 
 }  // namespace stepscope

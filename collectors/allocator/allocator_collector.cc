@@ -12,7 +12,7 @@
 namespace stepscope {
 namespace {
 
-// A million steps of one device; a window has a handful.
+// Enough for a million steps of one device; a window has only a few.
 constexpr size_t kMaxSamples = 1'000'000;
 
 class AllocatorRecording : public Recording {
@@ -28,8 +28,8 @@ class AllocatorRecording : public Recording {
   std::vector<DeviceSample> samples_;
 };
 
-// Its only hook is OnStep(). The allocator's trace trackers give more, but
-// cannot be removed: every allocation would stay slower after the window.
+// Its only hook is OnStep(). The allocator's trace trackers give more, but they
+// cannot be removed, and every allocation would stay slower after the window.
 class AllocatorCollector : public Collector {
  public:
   std::string_view name() const override { return "allocator"; }
@@ -38,7 +38,8 @@ class AllocatorCollector : public Collector {
     samples_.clear();
     samples_.reserve(64);
     allocators_.Find();
-    // Counters count since the program's start; rows hold what each step added.
+    // The counters count from the program's start, but rows contain what each
+    // step added.
     allocators_.Read(&before_);
     first_step_ = true;
     return absl::OkStatus();
@@ -46,7 +47,7 @@ class AllocatorCollector : public Collector {
 
   void OnStep(int64_t step, int64_t now_ns) override {
     if (samples_.size() >= kMaxSamples) return;
-    // A program that is recorded from its start may load CUDA in its loop.
+    // A program that is recorded from its start may load CUDA inside its loop.
     if (std::exchange(first_step_, false) && !allocators_.found()) {
       allocators_.Find();
     }
@@ -72,7 +73,8 @@ class AllocatorCollector : public Collector {
   std::vector<DeviceSample> samples_;
 };
 
-// The difference of two counts. A program may reset its counters.
+// Returns the difference of two counts. If the count decreased, the program has
+// reset its counters, and `now` is the difference.
 int64_t Since(int64_t before, int64_t now) {
   return now >= before ? now - before : now;
 }

@@ -9,8 +9,8 @@ namespace stepscope {
 
 #if TORCH_VERSION_MAJOR == 2 && TORCH_VERSION_MINOR < 9
 
-// These versions have an interface for each vendor, and none that is the same
-// in a build without a device: there are no statistics.
+// These versions have an interface for each vendor, but no common one that also
+// exists in a build without a device. So there are no statistics.
 void DeviceAllocators::Find() {}
 bool DeviceAllocators::CountDevices() { return false; }
 void DeviceAllocators::Read(std::vector<AllocatorStats>* stats) {
@@ -25,7 +25,8 @@ constexpr c10::DeviceType kTypes[] = {c10::DeviceType::CUDA,
                                       c10::DeviceType::XPU};
 constexpr int32_t kMostDevices = 64;
 
-// Null if there is none; some builds of LibTorch throw instead.
+// Returns null if there is no such allocator. Some builds of LibTorch throw
+// instead.
 c10::DeviceAllocator* AllocatorOf(c10::DeviceType type) {
   try {
     return dynamic_cast<c10::DeviceAllocator*>(c10::GetAllocator(type));
@@ -52,8 +53,9 @@ void DeviceAllocators::Find() {
   }
 }
 
-// True once the allocator is initialised. Only the vendor's library knows the
-// number of devices, but the allocator throws for a device that does not exist.
+// True if the allocator is initialised; then also counts the devices. Only the
+// vendor's library knows their number, but the allocator throws for a device
+// that does not exist.
 bool DeviceAllocators::CountDevices() {
   if (devices_ >= 0) return true;
   try {
@@ -64,7 +66,7 @@ bool DeviceAllocators::CountDevices() {
       ++devices_;
     }
   } catch (const std::exception&) {
-    // The first device that does not exist ends the count.
+    // The exception for the first device that does not exist ends the count.
   }
   return devices_ >= 0;
 }
@@ -76,7 +78,7 @@ void DeviceAllocators::Read(std::vector<AllocatorStats>* stats) {
     try {
       const auto now =
           allocator_->getDeviceStats(static_cast<c10::DeviceIndex>(device));
-      // A device that this process has never used.
+      // Skip a device that this process has never used.
       if (now.num_device_alloc == 0 && Total(now.reserved_bytes) == 0) continue;
       stats->push_back({.device = device,
                         .allocated_bytes = Total(now.allocated_bytes),

@@ -10,7 +10,7 @@ struct DeviceAllocator;
 
 namespace stepscope {
 
-// The counters of one device; the last four count since the allocator's start.
+// The counters of one device. The last four count from the allocator's start.
 struct AllocatorStats {
   int32_t device = 0;
   int64_t allocated_bytes = 0;
@@ -23,20 +23,20 @@ struct AllocatorStats {
   int64_t out_of_memory = 0;
 };
 
-// The caching allocator of the devices of this process: CUDA's (which includes
-// ROCm's), else XPU's. Reading it changes nothing in LibTorch; in particular
-// the peak counters, which programs reset, stay as they are.
-// LibTorch before 2.9 has no such interface: none is found.
+// The caching allocator for the devices of this process: CUDA's (which includes
+// ROCm's), else XPU's. Reading it changes nothing in LibTorch, not even the
+// peak counters, which programs reset. LibTorch before 2.9 has no such
+// interface, so nothing is found.
 //
-// One thread calls it; the allocators have locks of their own.
+// Used by one thread. The allocators have their own locks.
 class DeviceAllocators {
  public:
-  // Searches again, because a library may have been loaded meanwhile. Takes
-  // some microseconds; does not throw.
+  // Searches again, because a library may have been loaded since the last call.
+  // Takes some microseconds; does not throw.
   void Find();
   bool found() const { return allocator_ != nullptr; }
 
-  // Replaces `stats` by the devices on which the allocator has memory.
+  // Fills `stats` with the devices on which the allocator has memory.
   void Read(std::vector<AllocatorStats>* stats);
 
  private:

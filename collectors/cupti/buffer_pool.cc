@@ -10,15 +10,15 @@
 namespace stepscope {
 namespace {
 
-// CUPTI needs 8; a cache line avoids false sharing.
+// CUPTI needs 8; a whole cache line avoids false sharing.
 constexpr size_t kAlignment = 64;
 constexpr int64_t kSmallestBlock = 4096;
-// Room for some hundred records. Recording is switched off soon after the first
-// block of this kind.
+// Room for some hundred records. That is enough, because recording is switched
+// off soon after the first discard block.
 constexpr size_t kDiscardBytes = size_t{64} << 10;
 constexpr size_t kMostDiscardBlocks = 64;
 
-// When there is no memory for a discard block either: CUPTI's threads then
+// Used if there is no memory even for a discard block. CUPTI's threads then
 // overwrite each other's records, which nobody reads.
 alignas(kAlignment) uint8_t g_last_resort[kDiscardBytes];
 
@@ -38,11 +38,12 @@ void BufferPool::Open(int64_t max_bytes, int64_t block_bytes,
   block_bytes_ = bytes / kAlignment * kAlignment;
   max_blocks_ = std::max<size_t>(
       1, static_cast<size_t>(std::max<int64_t>(max_bytes, 0)) / block_bytes_);
-  // Free blocks of another size cannot be used again.
+  // Free blocks of another size cannot be reused.
   std::erase_if(blocks_, [&](const Block& block) {
     return block.state == State::kFree && !is_usable(block);
   });
-  // So that Request(), on a thread of CUPTI, need not grow these vectors.
+  // Reserved here, so that Request(), which runs on a thread of CUPTI, need not
+  // grow these vectors.
   blocks_.reserve(blocks_.size() + max_blocks_ + kMostDiscardBlocks);
   full_.reserve(blocks_.capacity());
   late_.reserve(blocks_.capacity());
@@ -55,7 +56,7 @@ void BufferPool::Open(int64_t max_bytes, int64_t block_bytes,
   running_out_ = false;
 }
 
-// Allocates without the lock, which CUPTI's threads may want meanwhile.
+// Allocates without the lock, because CUPTI's threads may need it meanwhile.
 void BufferPool::Prepare(int64_t blocks) {
   for (;;) {
     size_t bytes = 0;
@@ -78,7 +79,7 @@ void BufferPool::Prepare(int64_t blocks) {
         static_cast<uint8_t*>(std::aligned_alloc(kAlignment, bytes)));
     block.bytes = bytes;
     if (block.data == nullptr) return;
-    std::memset(block.data.get(), 0, bytes);  // the kernel maps its pages
+    std::memset(block.data.get(), 0, bytes);  // makes the kernel map its pages
     const std::lock_guard lock(mutex_);
     if (!open_ || bytes != block_bytes_ ||
         blocks_.size() == blocks_.capacity()) {
@@ -95,8 +96,8 @@ BufferPool::Window BufferPool::Close() {
   closed.full = std::move(full_);
   closed.refused = refused_;
   closed.discarded = discarded_;
-  // What CUPTI has not returned by now cannot be read yet: CUPTI may still
-  // write to it.
+  // Blocks that CUPTI has not returned cannot be read yet, because CUPTI may
+  // still write to them.
   for (Block& block : blocks_) {
     if (block.state == State::kFull) block.state = State::kDecoding;
     if (block.state == State::kOut && !block.is_discard &&
@@ -108,7 +109,7 @@ BufferPool::Window BufferPool::Close() {
   full_.clear();
   refused_ = 0;
   discarded_ = 0;
-  overflow_.count = nullptr;  // it may not outlive the window
+  overflow_.count = nullptr;  // it must not outlive the window
   open_ = false;
   running_out_ = false;
   return closed;
@@ -142,14 +143,15 @@ void BufferPool::Return(const Window& window) {
   });
 }
 
-// Only free blocks: one that CUPTI holds, or that is being decoded, stays.
+// Frees only free blocks. Blocks that CUPTI holds, or that are being decoded,
+// stay.
 void BufferPool::Trim() {
   const std::lock_guard lock(mutex_);
   std::erase_if(blocks_,
                 [](const Block& block) { return block.state == State::kFree; });
 }
 
-// Null if there is no memory. Open() has reserved the room in blocks_.
+// Returns null if there is no memory. Open() has reserved the room in blocks_.
 BufferPool::Block* BufferPool::Add(size_t bytes) {
   if (blocks_.size() == blocks_.capacity()) return nullptr;
   auto* data = static_cast<uint8_t*>(std::aligned_alloc(kAlignment, bytes));
@@ -169,8 +171,8 @@ uint8_t* BufferPool::GiveOut(Block* block, size_t* bytes) {
   return block->data.get();
 }
 
-// A discard block of its own for each request: CUPTI may link the records in
-// it, so two threads must not share one.
+// Each request gets its own discard block: CUPTI may link the records in a
+// block, so two threads must not share one.
 uint8_t* BufferPool::Refuse(size_t* bytes) {
   ++refused_;
   running_out_ = true;
@@ -185,14 +187,14 @@ uint8_t* BufferPool::Refuse(size_t* bytes) {
   return GiveOut(discard, bytes);
 }
 
-// CUPTI calls this on a thread of its own or on one of the program, so nothing
-// may be thrown.
+// Must not throw, because CUPTI calls this on one of its own threads or one of
+// the program's.
 uint8_t* BufferPool::Request(size_t* bytes) noexcept {
   *bytes = 0;
   if (InForkedChild()) return discards_ ? LastResort(bytes) : nullptr;
   const std::lock_guard lock(mutex_);
-  // A linear search: there are a few hundred blocks, and a request comes once
-  // per thousands of records.
+  // A linear search is enough: there are a few hundred blocks, and a request
+  // comes only once per thousands of records.
   Block* free = nullptr;
   size_t in_use = 0;
   for (Block& block : blocks_) {
@@ -206,7 +208,8 @@ uint8_t* BufferPool::Request(size_t* bytes) noexcept {
   if (!open_ || in_use >= max_blocks_) return Refuse(bytes);
   if (free == nullptr) free = Add(block_bytes_);
   if (free == nullptr) return Refuse(bytes);
-  // The last eighth is for what comes until recording is switched off.
+  // The last eighth is reserved for records that arrive until recording is
+  // switched off.
   if (overflow_.discard && max_blocks_ > 1 &&
       in_use + 1 > max_blocks_ - std::max<size_t>(1, max_blocks_ / 8)) {
     running_out_ = true;
@@ -214,8 +217,8 @@ uint8_t* BufferPool::Request(size_t* bytes) noexcept {
   return GiveOut(free, bytes);
 }
 
-// Completed between windows, and of no window that is still to be decoded, a
-// block is free again.
+// A block that is completed between windows becomes free, unless its window is
+// still to be decoded.
 void BufferPool::Complete(uint8_t* data, size_t valid_bytes) noexcept {
   if (data == nullptr || InForkedChild()) return;
   std::function<int64_t(const CuptiBuffer&)> count;
@@ -242,8 +245,8 @@ void BufferPool::Complete(uint8_t* data, size_t valid_bytes) noexcept {
     }
     count = overflow_.count;
   }
-  // The block is still CUPTI's for all others, so its records can be read
-  // without the lock.
+  // For all other threads the block still belongs to CUPTI, so its records can
+  // be read without the lock.
   const int64_t records =
       count && valid_bytes > 0 ? count({data, valid_bytes}) : 0;
   const std::lock_guard lock(mutex_);
@@ -277,7 +280,7 @@ BufferPool::Block* BufferPool::Find(const uint8_t* data) {
   return nullptr;
 }
 
-// Leaked on purpose: CUPTI may call back while the process ends.
+// Never destroyed, because CUPTI may call back while the process ends.
 BufferPool& ProcessPool() {
   static BufferPool* const pool = new BufferPool;
   return *pool;

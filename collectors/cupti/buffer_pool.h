@@ -1,18 +1,18 @@
 // BufferPool: the memory that CUPTI writes its records to, in a limited number
 // of blocks. Each block is tracked from CUPTI's request through its completion
-// and decoding; a block that CUPTI holds is never freed and never given out
-// twice. When none is free, the refusal is counted, and CUPTI gets either no
-// block or, where it cannot bear that, one whose records are discarded.
+// to its decoding. A block that CUPTI holds is never freed and never given out
+// twice. If no block is free, the refusal is counted. CUPTI then gets no block
+// or, if its version cannot handle that, a block whose records are discarded.
 //
-// A block that CUPTI still holds when its window closes is counted there. If it
-// comes back before the next window opens, TakeLate() gives it to its own
-// window; if it comes back during a later window it belongs to that one,
-// because CUPTI may have continued to write to it. Records of another window
-// are clipped from the Trace by their times.
+// Close() counts the blocks that CUPTI still holds. If such a block comes back
+// before the next window opens, TakeLate() gives it to the window it was
+// requested in. If it comes back during a later window, it belongs to that
+// window, because CUPTI may have continued to write to it. Records of another
+// window are clipped from the Trace by their times.
 //
-// Any thread may call anything. CUPTI's callbacks lock a mutex once per block,
-// not per record. In a forked child Complete() does nothing, and Request()
-// refuses without a lock.
+// Any thread may call any function. CUPTI's callbacks lock a mutex once per
+// block, not per record. In a forked child Complete() does nothing, and
+// Request() refuses without a lock.
 #pragma once
 
 #include <atomic>
@@ -38,18 +38,18 @@ class BufferPool {
   BufferPool& operator=(const BufferPool&) = delete;
   ~BufferPool() = default;  // REQUIRES: CUPTI holds no block
 
-  // What CUPTI gets when no block is free.
+  // What CUPTI gets if no block is free.
   struct Overflow {
-    // True: a block whose records are discarded. False: null, which crashes
-    // CUPTI before CUDA 12.9.
+    // True: CUPTI gets a block whose records are discarded. False: it gets
+    // null, which crashes CUPTI before CUDA 12.9.
     bool discard = false;
-    // The number of records in a block that is discarded; called on CUPTI's
-    // threads until Close(). Empty: they are not counted. It must be small
-    // enough for std::function not to allocate.
+    // Returns the number of records in a discarded block. Called on CUPTI's
+    // threads until Close(). If empty, these records are not counted. Must be
+    // small enough for std::function not to allocate.
     std::function<int64_t(const CuptiBuffer&)> count = {};
   };
 
-  // What remains of a closed window.
+  // The result of a closed window.
   struct Window {
     uint64_t id = 0;                // counts windows, from 1
     std::vector<CuptiBuffer> full;  // in the order they were completed
@@ -58,36 +58,37 @@ class BufferPool {
     int64_t still_out = 0;  // blocks of this window that CUPTI still holds
   };
 
-  // Opens a window with blocks of `block_bytes`, together at most `max_bytes`,
-  // but at least one. Memory is allocated by Prepare(), else when CUPTI
-  // requests a block.
+  // Opens a window with blocks of `block_bytes` bytes: as many as fit into
+  // `max_bytes`, but at least one. Prepare() allocates memory in advance;
+  // otherwise it is allocated when CUPTI requests a block.
   void Open(int64_t max_bytes, int64_t block_bytes, Overflow overflow);
   void Open(int64_t max_bytes, int64_t block_bytes) {
     Open(max_bytes, block_bytes, Overflow());
   }
-  // Makes `blocks` blocks free, within the limit, and touches their memory, so
-  // that CUPTI meets no page fault inside a CUDA call. Does nothing between
-  // windows.
+  // Makes sure that `blocks` blocks are free, within the limit, and touches
+  // their memory, so that CUPTI meets no page fault inside a CUDA call. Does
+  // nothing between windows.
   void Prepare(int64_t blocks);
-  // Closes the window and returns its full blocks. The caller passes them to
-  // Return() when they are decoded.
+  // Closes the window and returns its full blocks. The caller must pass them to
+  // Return() after decoding.
   Window Close();
-  // Adds to `window` what CUPTI has returned since it closed, and lowers
-  // `still_out`. False while some of it is missing.
+  // Adds the blocks that CUPTI has returned since the window closed, and lowers
+  // `still_out`. Returns false while some are still missing.
   bool TakeLate(Window* window);
-  // The blocks of a window are decoded, or nobody wants them. What CUPTI
-  // returns later is dropped.
+  // Gives back the blocks of a window that was decoded or is not wanted. Blocks
+  // that CUPTI returns later are dropped.
   void Return(const Window& window);
   // Frees all free blocks.
   void Trim();
 
-  // True once the open window has no blocks left or, where an overflow discards
-  // records, nearly none: it is time to stop recording.
+  // True once the open window has no blocks left or, if an overflow discards
+  // records, nearly none. Recording should then stop.
   bool is_running_out() const noexcept {
     return running_out_.load(std::memory_order_relaxed);
   }
 
-  // For CUPTI: a block and its size, or null and 0 (see Overflow).
+  // Called for CUPTI. Returns a block and its size, or null and 0 (see
+  // Overflow).
   uint8_t* Request(size_t* bytes) noexcept;
   void Complete(uint8_t* data, size_t valid_bytes) noexcept;
 
@@ -124,7 +125,7 @@ class BufferPool {
     CuptiBuffer buffer;
   };
   std::vector<Late> late_;
-  std::vector<uint64_t> awaited_;  // closed windows that CUPTI holds blocks of
+  std::vector<uint64_t> awaited_;  // closed windows with blocks at CUPTI
   uint64_t window_ = 0;            // counts windows; 0 before the first
   bool open_ = false;
   size_t block_bytes_ = 0;
@@ -136,8 +137,8 @@ class BufferPool {
   std::atomic<bool> discards_{false};  // overflow_.discard, for forked children
 };
 
-// The pool of CUPTI's callbacks, which carry no pointer of ours. It is never
-// destroyed: CUPTI may return a block at any time.
+// The pool for CUPTI's callbacks, which have no user pointer. Never destroyed,
+// because CUPTI may return a block at any time.
 BufferPool& ProcessPool();
 
 }  // namespace stepscope

@@ -12,7 +12,7 @@ namespace stepscope {
 namespace {
 
 // A pending detachment, which waits for a CUDA call to return. There is at most
-// one. Its mutex is never held while CUPTI is called, because CUPTI may wait
+// one. Its mutex is never held during a call of CUPTI, because CUPTI may wait
 // for its callbacks.
 struct Leaving {
   std::shared_ptr<CuptiApi> api;
@@ -20,7 +20,8 @@ struct Leaving {
 };
 std::mutex g_mutex;
 std::unique_ptr<Leaving> g_leaving;
-// Held during the detachment. Only Hold() waits for it, outside of callbacks.
+// Held during the detachment. Only Hold(), which runs outside of callbacks,
+// waits for it.
 std::mutex g_leaves_now;
 
 std::unique_ptr<Leaving> TakeLeaving() {
@@ -32,8 +33,8 @@ constexpr CUpti_CallbackDomain kCallDomains[] = {CUPTI_CB_DOMAIN_RUNTIME_API,
                                                  CUPTI_CB_DOMAIN_DRIVER_API};
 
 // Called at every CUDA call while a detachment is pending, on the thread that
-// makes the call. cuptiFinalize() waits for the callbacks that are running, so
-// a thread that comes here meanwhile must not wait for it.
+// makes the call. It must not wait for a detachment on another thread, because
+// cuptiFinalize() waits for running callbacks.
 void CUPTIAPI OnCudaCall(void*, CUpti_CallbackDomain domain, CUpti_CallbackId,
                          const void* details) {
   if (InForkedChild()) return;
@@ -47,7 +48,7 @@ void CUPTIAPI OnCudaCall(void*, CUpti_CallbackDomain domain, CUpti_CallbackId,
   if (!busy.owns_lock()) return;
   const std::unique_ptr<Leaving> leaving = TakeLeaving();
   if (leaving == nullptr) return;
-  // First, so that no further callback begins.
+  // Unsubscribe first, so that no further callback begins.
   (void)leaving->api->Unsubscribe(leaving->subscriber);
   (void)leaving->api->Finalize();
 }
@@ -55,13 +56,13 @@ void CUPTIAPI OnCudaCall(void*, CUpti_CallbackDomain domain, CUpti_CallbackId,
 void LeaveAtNextCall(std::shared_ptr<CuptiApi> api) {
   CUpti_SubscriberHandle subscriber = nullptr;
   std::string holder;
-  // Another profiler may have subscribed meanwhile, and needs CUPTI.
+  // If another profiler has subscribed meanwhile, it needs CUPTI.
   if (api->Subscribe(&subscriber, &OnCudaCall, nullptr, &holder) !=
       CUPTI_SUCCESS) {
     return;
   }
-  // Before the callbacks are switched on: the first of them may come at once,
-  // from another thread.
+  // Set before the callbacks are switched on, because the first one may come at
+  // once, from another thread.
   auto leaving = std::make_unique<Leaving>();
   leaving->api = api;
   leaving->subscriber = subscriber;
@@ -69,18 +70,21 @@ void LeaveAtNextCall(std::shared_ptr<CuptiApi> api) {
     const std::lock_guard lock(g_mutex);
     g_leaving = std::move(leaving);
   }
-  // Both: a program may launch everything through the driver's interface.
+  // Both domains, because a program may launch everything through the driver
+  // API.
   bool is_on = false;
   for (const CUpti_CallbackDomain domain : kCallDomains) {
     const CUptiResult code = api->EnableDomain(true, subscriber, domain);
     is_on = is_on || code == CUPTI_SUCCESS;
   }
   if (is_on) return;
-  // The callbacks could not be switched on, so nobody would ever detach.
+  // The callbacks could not be switched on, so the detachment would never
+  // happen.
   if (TakeLeaving() != nullptr) (void)api->Unsubscribe(subscriber);
 }
 
-// The subscription, if CUPTI failed to end it.
+// Cancels a pending detachment. Returns its subscription if CUPTI failed to end
+// it, otherwise null.
 CUpti_SubscriberHandle CallOffLeaving() {
   { const std::lock_guard wait_for_it(g_leaves_now); }
   const std::unique_ptr<Leaving> leaving = TakeLeaving();
@@ -107,8 +111,8 @@ CuptiAttachment::~CuptiAttachment() {
   if (used_ && detach_) LeaveAtNextCall(std::move(api_));
 }
 
-// Subscribing holds off other users of CUPTI during the window only; between
-// windows torch.profiler may have it.
+// Subscribing excludes other users of CUPTI, but only during the window.
+// Between windows torch.profiler may use CUPTI.
 absl::Status CuptiAttachment::Hold() {
   if (subscriber_ != nullptr) return absl::OkStatus();
   if (subscriber_ = CallOffLeaving(); subscriber_ != nullptr) {
@@ -116,7 +120,7 @@ absl::Status CuptiAttachment::Hold() {
     return absl::OkStatus();
   }
   std::string holder;
-  // A subscription needs a callback, even if only activity records are wanted.
+  // A subscription needs a callback, even if only activity records are used.
   const CUptiResult code =
       api_->Subscribe(&subscriber_, &OnGraphEvent, nullptr, &holder);
   if (code != CUPTI_SUCCESS) {
@@ -133,7 +137,7 @@ absl::Status CuptiAttachment::Hold() {
 CUptiResult CuptiAttachment::LetGo() {
   if (subscriber_ == nullptr) return CUPTI_SUCCESS;
   const CUptiResult code = api_->Unsubscribe(subscriber_);
-  // It still exists; the next Hold() reuses it.
+  // The subscription still exists; the next Hold() reuses it.
   if (code != CUPTI_SUCCESS) return code;
   subscriber_ = nullptr;
   if (scopes_ != nullptr) ProcessGraphNodes().StopListening();

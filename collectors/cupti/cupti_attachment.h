@@ -1,12 +1,13 @@
-// CuptiAttachment: stepscope's use of CUPTI. The collector shares it with every
-// recording that is not decoded yet, because CUPTI owns the names in it. When
-// the last of them is gone, CUPTI is detached from the process.
+// CuptiAttachment: stepscope's use of CUPTI. The collector shares it with all
+// recordings that are not decoded yet, because CUPTI owns the names in them.
+// When the last of them is gone, CUPTI is detached from the process.
 //
-// That happens when some CUDA call returns, on its thread: only there is
-// cuptiFinalize() safe. A program that makes no further CUDA call has no cost
-// from CUPTI either. It is not done before CUDA 12.6, where it breaks existing
-// CUDA graphs, nor if another profiler has subscribed meanwhile.
-// docs/gpu.md says how this gets along with torch.profiler.
+// The detachment happens when some CUDA call returns, on that call's thread,
+// because only there cuptiFinalize() is safe. (If the program makes no further
+// CUDA call, CUPTI costs it nothing anyway.) Before CUDA 12.6 CUPTI is not
+// detached, because that would break existing CUDA graphs. It is not detached
+// either if another profiler has subscribed meanwhile. docs/gpu.md explains how
+// this works together with torch.profiler.
 #pragma once
 
 #include <absl/status/status.h>
@@ -20,9 +21,8 @@ namespace stepscope {
 
 class CuptiAttachment {
  public:
-  // `detach`: whether to detach CUPTI at the end. `scopes`, if not null: while
-  // CUPTI is held, ProcessGraphNodes() learns from it where graphs are
-  // captured.
+  // `detach`: whether to detach CUPTI at the end. If `scopes` is not null,
+  // ProcessGraphNodes() learns where graphs are captured while CUPTI is held.
   CuptiAttachment(std::shared_ptr<CuptiApi> api, bool detach,
                   std::shared_ptr<CaptureScopes> scopes = nullptr);
   CuptiAttachment(const CuptiAttachment&) = delete;
@@ -30,11 +30,11 @@ class CuptiAttachment {
   ~CuptiAttachment();
 
   // Subscribes, so that no other profiler can, and cancels a pending
-  // detachment. FailedPrecondition, naming the holder, if another profiler has
-  // subscribed. One thread drives Hold() and LetGo().
+  // detachment. FailedPrecondition, with the holder's name, if another profiler
+  // has subscribed. Hold() and LetGo() are called by one thread.
   absl::Status Hold();
-  // Unsubscribes: torch.profiler may use CUPTI between two windows. Returns
-  // CUPTI's code.
+  // Unsubscribes, so that torch.profiler may use CUPTI between two windows.
+  // Returns CUPTI's code.
   CUptiResult LetGo();
 
   CuptiApi& api() { return *api_; }
@@ -42,7 +42,8 @@ class CuptiAttachment {
   bool follows_graphs() const {
     return scopes_ != nullptr && graph_code_ == CUPTI_SUCCESS;
   }
-  // Why it does not hear of captures; CUPTI_SUCCESS if it does, or was not to.
+  // Why captures are not followed; CUPTI_SUCCESS if they are, or were not
+  // wanted.
   CUptiResult graph_code() const { return graph_code_; }
 
  private:

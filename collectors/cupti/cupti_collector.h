@@ -1,4 +1,5 @@
-// The CUPTI collector with CUPTI and the driver as arguments; tests pass fakes.
+// The CUPTI collector with CUPTI and the driver as arguments, so that tests can
+// pass fakes.
 #pragma once
 
 #include <absl/status/statusor.h>
@@ -14,15 +15,16 @@
 namespace stepscope {
 
 struct CuptiSources {
-  // Called at each Start() until they succeed.
+  // Each is called at every Start() until it succeeds.
   std::function<absl::StatusOr<std::unique_ptr<CudaDriver>>()> driver;
   std::function<absl::StatusOr<std::unique_ptr<CuptiApi>>()> cupti;
-  // Called once, at the first Start() that gets so far. Null, or an error:
-  // clocks and power come from CUPTI, if it has them.
+  // Called once, at the first Start() that loads the other two. If it is null
+  // or fails, clocks and power come from CUPTI, if CUPTI has them.
   std::function<absl::StatusOr<std::unique_ptr<NvmlApi>>()> nvml = nullptr;
 };
 
-// REQUIRES: `sources` can be called as long as the collector lives.
+// REQUIRES: the functions of `sources` can be called as long as the collector
+// lives.
 std::unique_ptr<Collector> MakeCuptiCollector(const CuptiOptions& options,
                                               CuptiSources sources);
 

@@ -1,4 +1,4 @@
-// Records of host threads: calls, waits, events and overhead.
+// Decodes the records of host threads: calls, waits, events and overhead.
 #include <algorithm>
 #include <cstddef>
 #include <tuple>
@@ -55,19 +55,19 @@ const char* OverheadName(uint32_t kind) {
 
 }  // namespace
 
-// Searched from the back, because consecutive records are mostly of one thread.
+// Searches from the back, because consecutive records are mostly of one thread.
 RowId CuptiDecoder::ThreadOf(uint32_t pid, uint32_t tid) {
   const uint64_t key = uint64_t{pid} << 32 | tid;
   for (size_t i = threads_.size(); i-- > 0;) {
     if (threads_[i].first == key) return threads_[i].second;
   }
   const RowId row = builder_.ThreadRow(pid, tid);
-  // A damaged buffer may name any number of threads.
+  // The limit is for damaged buffers, which may name any number of threads.
   if (threads_.size() < 64) threads_.emplace_back(key, row);
   return row;
 }
 
-// kSkip for calls that are not worth a row.
+// Returns kSkip for calls that are not worth a row.
 NameId CuptiDecoder::CallNameOf(bool is_driver, uint32_t id) {
   const auto look_up = [&]() -> NameId {
     const char* text = nullptr;
@@ -84,7 +84,8 @@ NameId CuptiDecoder::CallNameOf(bool is_driver, uint32_t id) {
     if (LaunchesGraph(name)) graph_launch_names_.push_back(row);
     return row;
   };
-  // An id beyond any known library is damage, and must not size the cache.
+  // Larger ids exist in no known library. They come from damaged records and
+  // must not size the cache.
   if (id >= kMostCallIds) return look_up();
   std::vector<NameId>& names = call_names_[is_driver];
   if (names.size() <= id) names.resize(id + 1, 0);
@@ -109,8 +110,8 @@ void CuptiDecoder::AddCall(bool is_driver, const RecordBytes& bytes) {
       graph_launch_names_.end()) {
     graph_launches_.push_back(record.correlationId);
   }
-  // Held back until all runtime calls are known: LinkCalls() drops those that a
-  // runtime call made.
+  // Driver calls are held back until all runtime calls are known, because
+  // LinkCalls() drops those that were made by a runtime call.
   if (is_driver) {
     driver_calls_.push_back(row);
     return;
@@ -135,13 +136,13 @@ void CuptiDecoder::LinkCalls() {
   }
 }
 
-// Waits name the event that they wait for, which is resolved when all records
-// have been read.
+// A wait names the event that it waits for. The event is looked up when all
+// records have been read.
 void CuptiDecoder::AddSync(const RecordBytes& bytes) {
   using Record = CUpti_ActivitySynchronization2;
   if (!Has(bytes, offsetof(Record, cudaEventSyncId))) return;
   const auto record = bytes.As<Record>();
-  // A query of an event or a stream, which returned without waiting.
+  // Skip a query of an event or a stream, which returned without waiting.
   if (record.returnValue == kNotReady) return;
   Wait wait;
   if (!Convert(record.start, record.end, &wait.row.begin_ns,
@@ -154,7 +155,7 @@ void CuptiDecoder::AddSync(const RecordBytes& bytes) {
       record.streamId == kNone32 ? -1 : static_cast<int64_t>(record.streamId);
   wait.context = record.contextId;
   wait.event = record.cudaEventId;
-  // Older records end before this field.
+  // The field is 0 in older records, which end before it.
   wait.sync_id = record.cudaEventSyncId == kNone32 ? 0 : record.cudaEventSyncId;
   waits_.push_back(wait);
 }
@@ -169,8 +170,8 @@ void CuptiDecoder::AddEvent(const RecordBytes& bytes) {
                      .stream = record.streamId});
 }
 
-// Finds the cudaEventRecord() that a wait waited for: by CUPTI's number of it
-// if the record has one, else the latest one before the wait.
+// Finds the cudaEventRecord() that a wait waited for: by CUPTI's number if the
+// record has one, else the latest one before the wait.
 void CuptiDecoder::LinkWaits() {
   std::vector<const Event*> by_event;
   by_event.reserve(events_.size());
@@ -179,8 +180,8 @@ void CuptiDecoder::LinkWaits() {
     by_event.push_back(&event);
     if (event.sync_id != 0) by_sync_id.emplace(event.sync_id, &event);
   }
-  // Correlation ids rise with time, so the latest record of an event before the
-  // wait is the one with the largest smaller id.
+  // Correlation ids rise with time, so the latest record of an event before a
+  // wait is the one with the largest id below the wait's id.
   const auto key = [](const Event* event) {
     return std::tuple(event->event, event->correlation);
   };

@@ -1,4 +1,4 @@
-// Device activities: kernels, copies, memsets and whole graphs.
+// Decodes device activities: kernels, copies, memsets and whole graphs.
 #include <algorithm>
 #include <cstddef>
 
@@ -9,13 +9,13 @@ namespace {
 
 constexpr uint8_t kAsync = 1;  // CUPTI_ACTIVITY_FLAG_MEMCPY_ASYNC, ..MEMSET..
 
-// The kinds of memory of a copy by its direction, where CUPTI does not know
-// them.
+// The kinds of memory of a copy, derived from its direction if CUPTI does not
+// know them.
 struct Ends {
   MemoryKind source;
   MemoryKind destination;
 };
-// Whether host memory was pinned is not in the direction.
+// The direction does not tell whether host memory was pinned.
 Ends EndsOf(uint8_t copy_kind) {
   constexpr MemoryKind kHost = MemoryKind::kHost;
   constexpr MemoryKind kDevice = MemoryKind::kDevice;
@@ -71,10 +71,12 @@ int64_t Moment(const CuptiTimes& times, uint64_t cupti_ns) {
 
 }  // namespace
 
-// True if the row is worth adding: it has a beginning and an end, in order.
+// Sets the row's times. True if the row is worth adding: it has a begin and an
+// end, in this order.
 bool CuptiDecoder::Place(uint64_t begin, uint64_t end, DeviceWork& work) {
   if (!Convert(begin, end, &work.begin_ns, &work.end_ns)) return false;
-  // Synchronisation records name the context only.
+  // Remember each context's device, because synchronization records name only
+  // the context.
   if (const auto context = static_cast<uint32_t>(work.context);
       context != last_context_) {
     last_context_ = context;
@@ -84,11 +86,12 @@ bool CuptiDecoder::Place(uint64_t begin, uint64_t end, DeviceWork& work) {
   return true;
 }
 
-// The newest layout; fields beyond the end of an older record read as zero
+// Reads the newest layout. Fields beyond the end of an older record are zero
 // (record_bytes.h).
 void CuptiDecoder::AddKernel(const RecordBytes& bytes) {
   using Record = CUpti_ActivityKernel10;
-  // All records of CUDA 12 contain at least the executed shared memory.
+  // Records of all CUDA 12 versions contain at least the fields before
+  // graphNodeId.
   if (!Has(bytes, offsetof(Record, graphNodeId))) return;
   const auto record = bytes.As<Record>();
   Kernel row;
@@ -101,15 +104,15 @@ void CuptiDecoder::AddKernel(const RecordBytes& bytes) {
   result_.saw_graphs = result_.saw_graphs || row.graph != 0;
   if (!Place(record.start, record.end, row)) return;
   const char* const name = record.name;
-  // CUPTI keeps one text per function, so a name is demangled once per pointer
-  // and not once per launch.
+  // CUPTI keeps one text per function, so each name is demangled once per
+  // pointer instead of once per launch.
   row.name = kernel_names_.Of(
       name, [&] { return builder_.Intern(Demangle(TextOf(name))); });
   AddCapture(row);
   row.grid = {record.gridX, record.gridY, record.gridZ};
   row.block = {record.blockX, record.blockY, record.blockZ};
   row.registers_per_thread = record.registersPerThread;
-  // In bytes, both parts together, as a Trace keeps them.
+  // A Trace has the sum of both parts, in bytes.
   const int64_t shared = static_cast<int64_t>(record.staticSharedMemory) +
                          record.dynamicSharedMemory;
   row.shared_memory_bytes =
@@ -117,12 +120,14 @@ void CuptiDecoder::AddKernel(const RecordBytes& bytes) {
   row.queued_ns = Moment(records_.times, record.queued);
   row.submitted_ns = Moment(records_.times, record.submitted);
 
-  // In doubles, because the numbers of a damaged record may overflow.
+  // In doubles, because the numbers of a damaged record may overflow an
+  // integer.
   const double blocks = static_cast<double>(record.gridX) * record.gridY *
                         static_cast<double>(record.gridZ);
   const double threads = static_cast<double>(record.blockX) * record.blockY *
                          static_cast<double>(record.blockZ);
-  // The hardware has no larger grids, so the record is damaged.
+  // The hardware has no larger grids, so larger numbers come from a damaged
+  // record.
   if (blocks > 0 && blocks < 1e18 && threads > 0 && threads <= 4096) {
     const Occupancy occupancy = EstimateOccupancy(
         {.blocks = static_cast<int64_t>(blocks),
@@ -141,7 +146,8 @@ void CuptiDecoder::AddKernel(const RecordBytes& bytes) {
   if (row.graph != 0) graph_kernels_.push_back(added);
 }
 
-// The place of the capture, for which the node stands at every replay.
+// Sets the place where the kernel's node was captured. It is the same at every
+// replay.
 void CuptiDecoder::AddCapture(Kernel& row) {
   if (row.graph_node == 0 || records_.graph_nodes == nullptr) return;
   const CapturedAt* const at =
@@ -200,8 +206,8 @@ void CuptiDecoder::AddMemset(const RecordBytes& bytes) {
   if (record.graphId != 0) graph_memsets_.push_back(added);
 }
 
-// With whole_graphs, one activity stands for all nodes of a graph. Drawn as a
-// kernel, because its time is the time of kernels; what ran inside is unknown.
+// With whole_graphs, one activity stands for all nodes of a graph. It becomes a
+// kernel row, because its time is kernel time. What ran inside is unknown.
 void CuptiDecoder::AddGraph(const RecordBytes& bytes) {
   using Record = CUpti_ActivityGraphTrace2;
   if (!Has(bytes, offsetof(Record, reserved))) return;
@@ -219,10 +225,11 @@ void CuptiDecoder::AddGraph(const RecordBytes& bytes) {
   }
 }
 
-// Only a graph launch starts the work of a graph. Work that names another call
-// keeps its own time and has no launch, or it would be taken for work of that
-// call's step, or be clipped with it. A call that was not recorded does no
-// harm, as nothing links to it.
+// Removes wrong launches of graph work. Only a graph launch starts the work of
+// a graph. If work names another call, its correlation id is removed, and it
+// keeps its own time without a launch. Otherwise it would be counted for that
+// call's step, or clipped with that call. A call that was not recorded does no
+// harm, because nothing links to it.
 // REQUIRES: LinkCalls() has sorted runtime_correlations_.
 void CuptiDecoder::CheckGraphLaunches() {
   std::sort(graph_launches_.begin(), graph_launches_.end());

@@ -1,5 +1,6 @@
-// CuptiDecoder: the state of one DecodeCupti() call: caches, and records whose
-// links need all buffers to be read. Private to cupti_decode*.cc.
+// CuptiDecoder: the state of one DecodeCupti() call, such as caches and records
+// whose links can be resolved only after all buffers are read. Private to
+// cupti_decode*.cc.
 #pragma once
 
 #include <string>
@@ -14,7 +15,7 @@
 
 namespace stepscope {
 
-// The MemoryKind of a CUpti_ActivityMemoryKind; kUnknown for newer numbers.
+// The MemoryKind for a CUpti_ActivityMemoryKind; kUnknown for newer numbers.
 MemoryKind MemoryKindOf(uint32_t kind);
 
 class CuptiDecoder {
@@ -22,7 +23,7 @@ class CuptiDecoder {
   CuptiDecoder(const CuptiRecords& records, const CuptiApi& api,
                TraceBuilder& builder);
 
-  // One pass over the buffers, then the links between records.
+  // Goes once through the buffers, and then links the records.
   CuptiDecodeResult Decode();
 
  private:
@@ -76,11 +77,11 @@ class CuptiDecoder {
   const DeviceLimits& LimitsOf(int32_t device);
   DeviceLimits* DeviceOf(const CUpti_ActivityDevice5& record);
 
-  // Converts a record's times. False, and counted, if one is missing or they
-  // are reversed.
+  // Converts a record's times. Returns false and counts the record if a time is
+  // missing or they are reversed.
   bool Convert(uint64_t begin, uint64_t end, int64_t* begin_ns,
                int64_t* end_ns);
-  // False, and counted, if the record is too short to have `needed` bytes.
+  // Returns false and counts the record if it has fewer than `needed` bytes.
   bool Has(const RecordBytes& bytes, size_t needed);
   int64_t ToNs(uint64_t cupti_ns) const {
     return records_.times.ToNs(cupti_ns);
@@ -103,14 +104,14 @@ class CuptiDecoder {
   std::vector<NameId> call_names_[2];
   std::vector<std::pair<uint64_t, RowId>> threads_;  // few; by (pid, tid)
   std::vector<DeviceLimits> devices_;                // by ordinal
-  bool has_uuids_ = false;  // of all devices in devices_
+  bool has_uuids_ = false;  // all devices in devices_ have one
   std::unordered_map<uint32_t, int32_t> device_of_context_;
   uint32_t last_context_ = 0xffffffff;
   std::vector<RuntimeCall> driver_calls_;
   std::vector<uint32_t> runtime_correlations_;
   std::vector<NameId> graph_launch_names_;
   std::vector<uint32_t> graph_launches_;  // their correlation ids
-  // Work of graphs: rows of the builder.
+  // Rows of the builder that are work of graphs.
   std::vector<RowId> graph_kernels_;
   std::vector<RowId> graph_copies_;
   std::vector<RowId> graph_memsets_;

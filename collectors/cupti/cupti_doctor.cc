@@ -20,7 +20,7 @@ constexpr const char* kSkipped = "skipped: see above";
 // CUDA 13.0 before its Update 1 (release notes of CUPTI 13.0 Update 1).
 constexpr uint32_t kCuptiMayHang = 130000;
 
-// The driver's own switch, readable without any library.
+// The driver's own switch, which can be read without any library.
 std::string AdminOnly() {
   std::FILE* file = std::fopen("/proc/driver/nvidia/params", "r");
   if (file == nullptr) return "";
@@ -37,8 +37,8 @@ std::string AdminOnly() {
   return setting;
 }
 
-// Splits a message "CUPTI: what: remedy" into the two columns. CuptiError()
-// puts the remedy behind the code: "CUPTI: cannot subscribe: NAME (code 39):
+// Splits a message "CUPTI: what: remedy" into two columns. CuptiError() puts
+// the remedy behind the code: "CUPTI: cannot subscribe: NAME (code 39):
 // remedy".
 std::pair<std::string, std::string> Split(const absl::Status& status) {
   std::string text(status.message().data(), status.message().size());
@@ -90,8 +90,8 @@ DoctorLine DriverLine(CudaDriver& driver) {
   return line;
 }
 
-// The driver, and no library beyond it unless it works: libcupti of CUDA 13.2
-// crashes without a driver.
+// Checks the driver before any other library is loaded, because libcupti of
+// CUDA 13.2 crashes without a driver.
 DoctorLine CheckDriver(const CuptiSources& sources,
                        std::vector<DeviceLimits>* devices) {
   auto driver = sources.driver();
@@ -131,10 +131,11 @@ std::string Milliseconds(std::chrono::steady_clock::duration time) {
   return text;
 }
 
-// Does what a window does at its begin and end, and says how long that takes.
+// Does what a window does at its start and end, and reports how long that
+// takes.
 DoctorLine CheckPermissions(CuptiApi& api) {
   const auto begin = std::chrono::steady_clock::now();
-  // A kind may ask for a buffer as soon as it is on.
+  // Needed first, because a kind may request a buffer as soon as it is on.
   ProcessPool().Open(int64_t{4} << 20, int64_t{1} << 20,
                      {.discard = api.version() < kCuptiTakesNullBuffers});
   std::vector<Loss> losses;
@@ -159,8 +160,8 @@ DoctorLine CheckPermissions(CuptiApi& api) {
           .ok = true};
 }
 
-// Claims the counters of the first device and gives them back. Not a fault if
-// that fails: they are not asked for unless STEPSCOPE_GPU_COUNTERS is set.
+// Claims the counters of the first device and releases them. A failure is not a
+// fault, because counters are used only if STEPSCOPE_GPU_COUNTERS is set.
 DoctorLine CountersLine(CuptiApi& api, const DeviceLimits& device) {
   DoctorLine line = {
       .topic = "counters", .found = "", .remedy = "", .ok = true};
@@ -185,7 +186,8 @@ DoctorLine CountersLine(CuptiApi& api, const DeviceLimits& device) {
   return line;
 }
 
-// Not a fault: without NVML a recording has no clocks, or CUPTI's.
+// A failure is not a fault: without NVML a recording has CUPTI's clocks or
+// none.
 DoctorLine CheckClocks(const CuptiSources& sources,
                        const std::vector<DeviceLimits>& devices) {
   DoctorLine line = {.topic = "clocks", .found = "", .remedy = "", .ok = true};
@@ -209,11 +211,11 @@ DoctorLine CheckClocks(const CuptiSources& sources,
 
 }  // namespace
 
-// Each line depends on the one before: without a driver or a library, the
+// Each check depends on the one before: without a driver or a library, the
 // others cannot be tried.
 std::vector<DoctorLine> CheckCupti(const CuptiSources& sources) {
   std::vector<DoctorLine> lines;
-  // Without a GPU, nobody misses what follows.
+  // Topics that cannot be tried. Without a GPU this is not a fault.
   const auto skip = [&](std::initializer_list<const char*> topics) {
     for (const char* topic : topics) {
       lines.push_back({.topic = topic,
@@ -237,8 +239,8 @@ std::vector<DoctorLine> CheckCupti(const CuptiSources& sources) {
     return lines;
   }
   lines.push_back(CuptiLine(**cupti));
-  // Leaves nothing in the caller's process. A detachment would wait for a CUDA
-  // call that this process never makes.
+  // `detach` is false, because a detachment would wait for a CUDA call, which
+  // this process never makes.
   CuptiAttachment attachment(*std::move(cupti), /*detach=*/false);
   if (absl::Status held = attachment.Hold(); !held.ok()) {
     lines.push_back(Failed("subscription", held));
@@ -247,7 +249,7 @@ std::vector<DoctorLine> CheckCupti(const CuptiSources& sources) {
   }
   lines.push_back({"subscription", "free", "", true});
   lines.push_back(CheckPermissions(attachment.api()));
-  // Last, because giving counters back may detach CUPTI.
+  // This comes last, because releasing counters may detach CUPTI.
   lines.push_back(CountersLine(attachment.api(), devices.front()));
   return lines;
 }

@@ -1,4 +1,5 @@
-// The checks of CheckCupti(), with CUPTI and the driver as arguments.
+// The checks of `stepscope doctor` for CUPTI, with CUPTI and the driver as
+// arguments.
 #pragma once
 
 #include <stepscope/doctor.h>
@@ -12,8 +13,8 @@ namespace stepscope {
 
 std::vector<DoctorLine> CheckCupti(const CuptiSources& sources);
 
-// Adds a line if the torch of this folder has a CUPTI monitor
-// (torch.profiler._cupti), which shuts stepscope out while it runs.
+// Adds a line if the torch in this folder has a CUPTI monitor
+// (torch.profiler._cupti), which excludes stepscope from CUPTI while it runs.
 void AddTorchMonitor(const std::string& torch_folder,
                      std::vector<DoctorLine>* lines);
 

@@ -7,7 +7,7 @@
 namespace stepscope {
 namespace {
 
-// A handler of pthread_atfork() gets no user pointer.
+// Global, because a handler of pthread_atfork() gets no user pointer.
 std::atomic<bool> g_in_child{false};
 
 }  // namespace

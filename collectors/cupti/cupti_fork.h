@@ -1,6 +1,6 @@
-// Whether this process is a forked child of one that used CUPTI. CUDA does not
-// work after a fork, so in the child the collector calls neither CUPTI nor the
-// driver and takes no lock that the parent may have held.
+// Tells whether this process is a forked child of one that used CUPTI. CUDA
+// does not work after a fork, so in the child the collector calls neither CUPTI
+// nor the driver and takes no lock that the parent may have held.
 #pragma once
 
 namespace stepscope {

@@ -19,22 +19,23 @@ class CuptiRecording : public Recording {
  public:
   struct Parts {
     std::shared_ptr<CuptiAttachment> attachment;
-    // Claims hardware counters until the names in the records are no longer
-    // needed: giving them back may detach CUPTI. Null: none were counted.
+    // Keeps hardware counters claimed until the names in the records are no
+    // longer needed, because releasing them may detach CUPTI. Null: nothing was
+    // counted.
     std::shared_ptr<CounterSampler> sampler;
     std::shared_ptr<CounterWindow> counters;
     BufferPool::Window window;
     CuptiReading begin;
     CuptiReading end;
     std::vector<DeviceLimits> devices;
-    std::vector<DeviceSample> samples;  // times are since the epoch already
+    std::vector<DeviceSample> samples;  // times are already since the epoch
     std::vector<Kind> watched;
     std::vector<Loss> losses;
     int64_t dropped_records = 0;  // by CUPTI's own count
     bool all_calls = false;
   };
   explicit CuptiRecording(Parts parts);
-  ~CuptiRecording() override;  // the buffers go back to the pool
+  ~CuptiRecording() override;  // returns the buffers to the pool
 
   void AddTo(TraceBuilder& builder, const ClockMap& clock,
              const SlotLog& slots) override;

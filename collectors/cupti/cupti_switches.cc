@@ -21,8 +21,9 @@ void CUPTIAPI CompleteBuffer(CUcontext, uint32_t, uint8_t* buffer, size_t,
   ProcessPool().Complete(buffer, valid_bytes);
 }
 
-// What a window asks of CUPTI. Kernels, copies and memsets are what the GPU
-// does; without them there is no recording. The others only explain it.
+// The kinds of records that a window needs from CUPTI. Kernels, copies and
+// memsets are required, because they are the GPU's work. All others only
+// explain it.
 struct Wanted {
   CUpti_ActivityKind kind;
   const char* what;  // for messages
@@ -37,8 +38,8 @@ std::vector<Wanted> KindsFor(const CuptiOptions& options, bool has_clocks) {
       {CUPTI_ACTIVITY_KIND_CONTEXT, "contexts", false, true, Kind::kCount},
       {CUPTI_ACTIVITY_KIND_STREAM, "streams", false, true, Kind::kCount},
       {CUPTI_ACTIVITY_KIND_NAME, "names", false, false, Kind::kCount},
-      // Concurrent: the other kind of kernel record makes CUPTI run kernels one
-      // at a time.
+      // The concurrent kind, because the other kind of kernel record makes
+      // CUPTI run kernels one at a time.
       {CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL, "kernels", true, false,
        Kind::kKernel},
       {CUPTI_ACTIVITY_KIND_MEMCPY, "copies", true, false, Kind::kCopy},
@@ -83,7 +84,7 @@ absl::Status CuptiSwitches::On(const CuptiOptions& options,
     Off(losses);
     return CuptiError(api_, attempt, code);
   };
-  // Thread ids as the operating system numbers them: calls are matched to
+  // Use the operating system's thread ids, because calls are matched to
   // operators by thread.
   if (const CUptiResult code =
           api_.SetThreadIdType(CUPTI_ACTIVITY_THREAD_ID_TYPE_SYSTEM);
@@ -101,8 +102,9 @@ absl::Status CuptiSwitches::On(const CuptiOptions& options,
       losses->push_back(LeftOut(api_, "queue times", code));
     }
   }
-  // Before the kinds: polls that find nothing done would fill the buffers.
-  // Where the library cannot leave them out, the decoder does.
+  // Before the kinds, because records of polls that find nothing done would
+  // fill the buffers. If the library cannot leave them out, the decoder drops
+  // them.
   if (!options.all_calls && api_.EnableAllSyncRecords(false) == CUPTI_SUCCESS) {
     on_.push_back({.is_polling = true});
   }
@@ -133,7 +135,8 @@ absl::Status CuptiSwitches::On(const CuptiOptions& options,
   return absl::OkStatus();
 }
 
-// Contexts and streams made before the window would otherwise be unknown.
+// With `dump`, CUPTI also reports the contexts and streams that were created
+// before the window, which would otherwise be unknown.
 CUptiResult CuptiSwitches::OnKind(CUpti_ActivityKind kind, bool dump) {
   CUptiResult code = dump ? api_.EnableAndDump(kind) : api_.Enable(kind);
   // Some kinds cannot be dumped in every version.
@@ -142,11 +145,13 @@ CUptiResult CuptiSwitches::OnKind(CUpti_ActivityKind kind, bool dump) {
   return code;
 }
 
-// Queries are left out: the allocators of a program make them all the time, and
-// recording one costs more than the query. The kind has to be on first: calls
-// switched on one by one without it give no records once CUDA is in use, though
-// CUPTI reports success (CUDA 13.0 on an H200). Switching the kind on again, by
-// whomever, forgets what was left out, so that there is nothing to undo.
+// Records the calls of one domain without queries: the allocators of a program
+// make them all the time, and recording one costs more than the query itself.
+// The kind has to be switched on first. If calls are switched on one by one
+// without it, they give no records once CUDA is in use, although CUPTI reports
+// success (CUDA 13.0 on an H200). Nothing has to be undone, because CUPTI
+// forgets which calls were left out as soon as any tool switches the kind on
+// again.
 CUptiResult CuptiSwitches::OnCalls(CUpti_CallbackDomain domain,
                                    CUpti_ActivityKind kind, bool all) {
   if (const CUptiResult code = OnKind(kind, false); code != CUPTI_SUCCESS) {
@@ -155,8 +160,8 @@ CUptiResult CuptiSwitches::OnCalls(CUpti_CallbackDomain domain,
   if (all) return CUPTI_SUCCESS;
   for (const uint32_t id : CallsToLeaveOut(api_, domain)) {
     const CUptiResult code = api_.EnableCall(false, domain, id);
-    // Ids that name no call are refused. A library that cannot leave out calls
-    // refuses all, and the decoder leaves them out.
+    // CUPTI refuses ids that name no call. A library that cannot leave out
+    // calls refuses all ids, and the decoder then drops these calls.
     if (code != CUPTI_SUCCESS && code != CUPTI_ERROR_INVALID_PARAMETER) break;
   }
   return CUPTI_SUCCESS;
@@ -168,7 +173,7 @@ void CuptiSwitches::Off(std::vector<Loss>* losses) {
     const Switch last = on_.back();
     on_.pop_back();
     const CUptiResult code =
-        last.is_polling ? api_.EnableAllSyncRecords(true)  // as others expect
+        last.is_polling ? api_.EnableAllSyncRecords(true)  // the default
                         : api_.Disable(last.kind);
     if (code == CUPTI_SUCCESS || losses == nullptr) continue;
     losses->push_back(

@@ -1,8 +1,8 @@
 // CuptiSwitches: switches on what a window needs from CUPTI, and remembers how
-// to undo it. The first failure of something essential undoes everything;
-// something optional that fails is left out with a note.
+// to undo it. If something essential fails, everything is undone. If something
+// optional fails, it is left out with a note.
 //
-// One thread drives it.
+// Used by one thread.
 #pragma once
 
 #include <absl/status/status.h>
@@ -30,22 +30,22 @@ class CuptiSwitches {
   absl::Status On(const CuptiOptions& options, std::vector<Loss>* losses,
                   bool has_clocks = false);
 
-  // Undoes it in reverse order. Continues after a failure, which is added to
-  // `losses` if that is not null. Does nothing if nothing is on.
+  // Undoes everything in reverse order. Continues after a failure, which is
+  // added to `losses` if that is not null. Does nothing if nothing is on.
   void Off(std::vector<Loss>* losses);
 
   // The kinds for the Trace's watched().
   const std::vector<Kind>& watched() const { return watched_; }
-  // How many are on.
+  // The number of switches that are on.
   size_t count() const { return on_.size(); }
 
  private:
   struct Switch {
     CUpti_ActivityKind kind = CUPTI_ACTIVITY_KIND_INVALID;
-    bool is_polling = false;  // not a kind, but leaving out what polls
+    bool is_polling = false;  // leaves out polls; not a kind
   };
   CUptiResult OnKind(CUpti_ActivityKind kind, bool dump);
-  // Enables the calls worth recording, or all where CUPTI cannot select.
+  // Records the calls worth recording, or all calls if CUPTI cannot select.
   CUptiResult OnCalls(CUpti_CallbackDomain domain, CUpti_ActivityKind kind,
                       bool all);
 

@@ -6,16 +6,16 @@
 namespace stepscope {
 namespace {
 
-// The narrowest of several readings counts; one that an interrupt widened is
-// useless.
+// The narrowest of several readings is used, because an interrupt makes a
+// reading wide and useless.
 constexpr int kTries = 8;
 // A larger difference means that a reading is invalid.
 constexpr double kMostDrift = 0.5;
 
 }  // namespace
 
-// CUPTI's clock is read between two readings of ours and counts as the middle
-// of them.
+// CUPTI's clock is read between two readings of ours, and counts as read in the
+// middle between them.
 CuptiReading ReadCuptiClock(const CuptiApi& api) noexcept {
   CuptiReading best;
   for (int i = 0; i < kTries; ++i) {
@@ -34,12 +34,14 @@ CuptiReading ReadCuptiClock(const CuptiApi& api) noexcept {
   return best;
 }
 
-// Two readings make a linear map. The drift is applied only where it exceeds
-// what the readings can resolve.
+// Two readings make a linear map. The drift is applied only if it exceeds the
+// uncertainty of the readings.
 CuptiTimes::CuptiTimes(const CuptiReading& begin, const CuptiReading& end,
                        const ClockMap& clock)
     : cupti_begin_ns_(begin.cupti_ns),
       epoch_begin_ns_(clock.ToNs(begin.ticks)) {
+  // If the same reading was given twice, or the clock went back, only the
+  // offset is used.
   if (end.cupti_ns <= begin.cupti_ns) return;
   const auto cupti_passed = static_cast<double>(end.cupti_ns - begin.cupti_ns);
   const auto passed =

@@ -1,6 +1,6 @@
-// CuptiTimes: CUPTI's timestamps to nanoseconds since the epoch, by readings of
-// both clocks at both ends of a window. No timestamp callback is registered:
-// with one, CUPTI of CUDA 12.6 U2 to 13.0 loses records.
+// CuptiTimes: converts CUPTI's timestamps to nanoseconds since the epoch, using
+// readings of both clocks at both ends of a window. No timestamp callback is
+// registered, because with one CUPTI of CUDA 12.6 U2 to 13.0 loses records.
 #pragma once
 
 #include <stepscope/clock.h>
@@ -29,9 +29,10 @@ class CuptiTimes {
   CuptiTimes(const CuptiReading& begin, const CuptiReading& end,
              const ClockMap& clock);
 
-  // Nanoseconds since the epoch; monotonic, so it keeps the order of records.
+  // Converts to nanoseconds since the epoch. Monotonic, so it keeps the order
+  // of records.
   int64_t ToNs(uint64_t cupti_ns) const {
-    // Unsigned, as a damaged record may hold any number.
+    // Unsigned, because a damaged record may contain any number.
     const uint64_t passed = cupti_ns - cupti_begin_ns_;
     const auto drifted = static_cast<int64_t>(
         static_cast<double>(static_cast<int64_t>(passed)) * drift_);
@@ -39,11 +40,11 @@ class CuptiTimes {
                                 passed + static_cast<uint64_t>(drifted));
   }
 
-  // The fraction by which CUPTI's clock is slower than the host's. A clock that
-  // was set during the window shows here.
+  // The fraction by which CUPTI's clock is slower than the host's. If a clock
+  // was set during the window, this value is large.
   double drift() const { return drift_; }
-  // The same over the whole window; 0 if it lies within the uncertainty of the
-  // readings.
+  // The drift over the whole window, in ns; 0 if it is within the uncertainty
+  // of the readings.
   double drift_ns() const { return drift_ns_; }
 
  private:

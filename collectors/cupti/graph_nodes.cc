@@ -27,8 +27,8 @@ size_t IndexOf(CUpti_CallbackDomain domain) {
   return domain == CUPTI_CB_DOMAIN_DRIVER_API ? 1 : 0;
 }
 
-// The stream is the first argument of all these calls, and both interfaces
-// write it alike.
+// The stream is the first argument of all these calls, in the runtime as in the
+// driver API.
 const void* StreamOf(const CUpti_CallbackData& call) {
   return call.functionParams == nullptr
              ? nullptr
@@ -65,12 +65,12 @@ CUptiResult GraphNodes::Listen(const std::shared_ptr<CuptiApi>& api,
       ends_[i] = ends[i];
     }
   }
-  // Those of the nodes last: after a failure whatever is on finds nothing to
-  // do.
+  // The callbacks for nodes are switched on last. If one of these calls fails,
+  // the callbacks that are already on have no effect.
   for (const CUpti_CallbackDomain domain : kCaptureDomains) {
     for (const auto* ids : {&ends[IndexOf(domain)], &begins[IndexOf(domain)]}) {
       for (const uint32_t id : *ids) {
-        // A variant that the library knows by name alone is not missed.
+        // Not an error: a variant that the library knows only by name.
         const CUptiResult code =
             api->EnableCallback(true, subscriber, domain, id);
         if (code == CUPTI_SUCCESS || code == CUPTI_ERROR_INVALID_PARAMETER) {
@@ -123,8 +123,9 @@ void GraphNodes::On(CUpti_CallbackDomain domain, CUpti_CallbackId id,
   }
 }
 
-// A node of a replay is a copy, in general of a copy: of the captured graph,
-// and that of a graph captured inside it.
+// Records the place of a new node. The nodes of a replay are copies, often of
+// copies: instantiating a graph copies the captured graph, which may contain
+// copies of the graphs captured inside it.
 void GraphNodes::OnNode(CUpti_CallbackId id, const CUpti_GraphData& graph) {
   std::shared_ptr<CuptiApi> api;
   std::shared_ptr<CaptureScopes> scopes;
@@ -155,8 +156,8 @@ void GraphNodes::OnNode(CUpti_CallbackId id, const CUpti_GraphData& graph) {
   Put(node, PlaceOf(at));
 }
 
-// A call of the runtime makes one of the driver, and both come here: once is
-// enough.
+// Notes where captures begin and end. A call of the runtime makes a call of the
+// driver, and both come here, so the second one is ignored.
 void GraphNodes::OnCapture(CUpti_CallbackDomain domain, CUpti_CallbackId id,
                            const CUpti_CallbackData& call) {
   if (call.callbackSite != CUPTI_API_EXIT) return;
@@ -184,7 +185,8 @@ void GraphNodes::OnCapture(CUpti_CallbackDomain domain, CUpti_CallbackId id,
   }
 }
 
-// REQUIRES: the lock. kMostPlaces if there is no room for another one.
+// Returns kMostPlaces if there is no room for another place. REQUIRES: the lock
+// is held.
 uint32_t GraphNodes::PlaceOf(const CapturedAt& at) {
   std::string key = at.module;
   for (const std::string& op : at.ops) key.append(1, '\n').append(op);
@@ -197,7 +199,7 @@ uint32_t GraphNodes::PlaceOf(const CapturedAt& at) {
   return place;
 }
 
-// REQUIRES: the lock.
+// REQUIRES: the lock is held.
 void GraphNodes::Put(uint64_t node, uint32_t place) {
   const auto [at, is_new] = place_of_node_.insert_or_assign(node, place);
   if (!is_new) return;
@@ -226,7 +228,7 @@ GraphNodes& ProcessGraphNodes() {
   return *nodes;
 }
 
-// Nothing may be thrown into CUPTI; without memory a node has no place.
+// Must not throw into CUPTI. Without memory, the node has no place.
 void CUPTIAPI OnGraphEvent(void*, CUpti_CallbackDomain domain,
                            CUpti_CallbackId id, const void* details) {
   if (InForkedChild()) return;

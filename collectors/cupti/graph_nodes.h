@@ -1,15 +1,16 @@
-// GraphNodes: where in the program each kernel of a CUDA graph was captured, by
-// the id of its node, which CUPTI writes into the kernel's record at every
-// replay (graphNodeId).
+// GraphNodes: knows where in the program each kernel of a CUDA graph was
+// captured. The key is the id of the kernel's node, which CUPTI writes into the
+// kernel's record at every replay (graphNodeId).
 //
-// CUPTI's callbacks say when a node is created, on the thread that captures,
-// inside the call that was captured, and when it is copied: instantiating a
-// graph copies all of its nodes, and it is the copies that run. They come as
-// long as CUPTI is subscribed to (CuptiAttachment), and cost nothing while no
-// graph is made.
+// CUPTI's callbacks tell when a node is created (on the capturing thread,
+// inside the call that was captured) and when it is copied. Instantiating a
+// graph copies all its nodes, and the copies are what runs. The callbacks come
+// as long as CUPTI is subscribed to (CuptiAttachment), and cost nothing while
+// no graph is made.
 //
-// The process has one, which outlives every collector: graphs that were
-// captured in one window are replayed in the next. Any thread may call it.
+// There is one object per process, which outlives every collector, because
+// graphs captured in one window are replayed in the next. Any thread may call
+// it.
 #pragma once
 
 #include <stepscope/capture_scopes.h>
@@ -30,29 +31,29 @@ namespace stepscope {
 
 class GraphNodes {
  public:
-  // Of more nodes than that the oldest are forgotten. Some 20 MB.
+  // The oldest nodes beyond this number are forgotten. Takes about 20 MB.
   static constexpr size_t kMostNodes = size_t{1} << 18;
-  // Distinct places; later ones count as unknown.
+  // The most distinct places. Later ones count as unknown.
   static constexpr size_t kMostPlaces = size_t{1} << 16;
 
   explicit GraphNodes(size_t most_nodes = kMostNodes)
       : most_nodes_(most_nodes) {}
 
-  // Switches on the callbacks of `subscriber`, whose function is
-  // OnGraphEvent(). Returns the code of the first call that failed; what is on
-  // by then does nothing. REQUIRES: this is ProcessGraphNodes().
+  // Switches on the callbacks of `subscriber`, whose function must be
+  // OnGraphEvent(). Returns the code of the first call that failed; callbacks
+  // that are on by then do nothing. REQUIRES: this is ProcessGraphNodes().
   CUptiResult Listen(const std::shared_ptr<CuptiApi>& api,
                      CUpti_SubscriberHandle subscriber,
                      std::shared_ptr<CaptureScopes> scopes);
-  // The subscriber is gone. What is known stays known.
+  // Call when the subscriber is gone. Known places stay known.
   void StopListening();
 
-  // As CUpti_CallbackFunc.
+  // Takes the arguments of a CUpti_CallbackFunc.
   void On(CUpti_CallbackDomain domain, CUpti_CallbackId id,
           const void* details);
 
-  // Where the node was captured; null if that is unknown. Places are never
-  // freed.
+  // Returns where the node was captured, or null if that is unknown. Places are
+  // never freed.
   const CapturedAt* Find(uint64_t node) const;
   size_t size() const;
 
@@ -77,10 +78,10 @@ class GraphNodes {
   std::unordered_map<std::string, uint32_t> place_index_;
 };
 
-// Never destroyed: a callback may run while the process ends.
+// Never destroyed, because a callback may run while the process ends.
 GraphNodes& ProcessGraphNodes();
 
-// A subscriber's callback that tells ProcessGraphNodes().
+// A subscriber's callback that forwards to ProcessGraphNodes().
 void CUPTIAPI OnGraphEvent(void*, CUpti_CallbackDomain domain,
                            CUpti_CallbackId id, const void* details);
 

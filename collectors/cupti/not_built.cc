@@ -1,4 +1,4 @@
-// Linked instead of the collector in builds without CUPTI's headers.
+// Linked in place of the collector in builds without CUPTI's headers.
 #include <stepscope/collectors.h>
 #include <stepscope/unavailable_collector.h>
 

@@ -5,8 +5,9 @@
 namespace stepscope {
 namespace {
 
-// The granularities of the hardware. Source: CUDA C++ Programming Guide,
-// "Compute Capabilities"; Turing to Blackwell Tuning Guides, "Shared Memory".
+// The units in which the hardware allocates. Source: CUDA C++ Programming
+// Guide, "Compute Capabilities"; Turing to Blackwell Tuning Guides, "Shared
+// Memory".
 struct Granularity {
   int32_t regs_per_warp;        // registers are allocated to warps in this unit
   int32_t schedulers;           // partitions that share the registers
@@ -36,7 +37,7 @@ Occupancy EstimateOccupancy(const KernelShape& kernel,
       kernel.threads_per_block <= 0) {
     return occupancy;
   }
-  // A block takes whole warps, and blocks per SM may be a fraction: a small
+  // A block takes whole warps. Blocks per SM may be below 1, because a small
   // grid does not fill the device.
   const int64_t warps =
       (static_cast<int64_t>(kernel.threads_per_block) + device.warp_size - 1) /
@@ -45,7 +46,7 @@ Occupancy EstimateOccupancy(const KernelShape& kernel,
       static_cast<float>(static_cast<double>(kernel.blocks) / device.sm_count);
   occupancy.warps_per_sm = occupancy.blocks_per_sm * static_cast<float>(warps);
 
-  // Without the limits only the two figures above are known.
+  // Without the device's limits, only the two figures above can be computed.
   const int64_t max_warps = device.max_threads_per_sm / device.warp_size;
   if (max_warps <= 0 || device.max_blocks_per_sm <= 0 ||
       device.regs_per_sm <= 0 || device.shared_bytes_per_sm <= 0 ||
@@ -53,15 +54,15 @@ Occupancy EstimateOccupancy(const KernelShape& kernel,
     return occupancy;
   }
   const Granularity unit = GranularityOf(device);
-  // A block fits while the SM has room for all that it needs: block slots,
-  // warps, registers, shared memory. The scarcest of them decides.
+  // A block fits while the SM has room for everything it needs: block slots,
+  // warps, registers, shared memory. The scarcest resource decides.
   int64_t fit = std::min<int64_t>(device.max_blocks_per_sm, max_warps / warps);
 
   if (kernel.registers_per_thread > 0) {
     const int64_t regs_per_warp = RoundUp(
         static_cast<int64_t>(kernel.registers_per_thread) * device.warp_size,
         unit.regs_per_warp);
-    // A warp lives in one partition, which has its own part of the registers.
+    // A warp runs in one partition, which has its own part of the registers.
     const int64_t warps_by_regs =
         device.regs_per_sm / unit.schedulers / regs_per_warp * unit.schedulers;
     const int64_t warps_needed = RoundUp(warps, unit.schedulers);
@@ -81,8 +82,8 @@ Occupancy EstimateOccupancy(const KernelShape& kernel,
     fit = std::min(fit, configured / shared);
   }
   occupancy.blocks_that_fit = static_cast<int32_t>(fit);
-  // "Achieved" is an upper bound of the real one: it assumes that blocks are
-  // spread evenly and all run to the end.
+  // "Achieved" is an upper bound of the real occupancy: it assumes that blocks
+  // are spread evenly and all run to the end.
   const double resident =
       std::min<double>(occupancy.blocks_per_sm, static_cast<double>(fit));
   occupancy.achieved_frac =

@@ -1,5 +1,5 @@
-// PointerNames: the interned, demangled name for each name pointer of a record.
-// CUPTI keeps one text per function, so the pointer identifies the name.
+// PointerNames: maps the name pointer of a record to an interned, demangled
+// name. CUPTI keeps one text per function, so the pointer identifies the name.
 #pragma once
 
 #include <stepscope/event.h>
@@ -11,15 +11,15 @@
 
 namespace stepscope {
 
-// The demangled C++ name; any other text unchanged.
+// Demangles a C++ name. Returns any other text unchanged.
 std::string Demangle(std::string_view mangled);
 
-// Open addressing, for some hundred names and millions of look-ups.
+// Uses open addressing, for some hundred names and millions of look-ups.
 class PointerNames {
  public:
   PointerNames() : slots_(1024) {}
 
-  // The name of `pointer`; calls `make` for a new pointer.
+  // Returns the name of `pointer`. Calls `make` for a new pointer.
   template <typename Make>
   NameId Of(const void* pointer, Make make) {
     for (size_t at = Hash(pointer);; ++at) {

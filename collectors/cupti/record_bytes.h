@@ -1,4 +1,5 @@
-// RecordBytes: the bytes of one activity record, read within their bounds.
+// RecordBytes: the bytes of one activity record, read without leaving its
+// bounds.
 #pragma once
 
 #include <algorithm>
@@ -15,8 +16,8 @@ class RecordBytes {
 
   size_t size() const { return bytes_.size(); }
 
-  // The record in the layout of the newest version; fields beyond its length
-  // are zero. `Record` is a plain struct of CUPTI's header.
+  // Returns the record in the layout of the newest version. Fields beyond its
+  // length are zero. `T` is a plain struct of CUPTI's header.
   template <typename T>
   T As() const {
     T record;
@@ -33,7 +34,8 @@ class RecordBytes {
   std::span<const uint8_t> bytes_;
 };
 
-// The number in an enumeration's field, which may be newer than our header.
+// Returns the number in an enumeration's field, which may be newer than our
+// header.
 template <typename Enum>
 uint32_t NumberOf(const Enum& field) {
   static_assert(sizeof(Enum) == sizeof(uint32_t));

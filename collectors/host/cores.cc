@@ -9,7 +9,8 @@
 namespace stepscope {
 namespace {
 
-// The number of cores in a list like "0-3,8,10-11"; -1 if it is invalid.
+// Returns the number of cores in a list like "0-3,8,10-11"; -1 if it is
+// invalid.
 int64_t CountList(std::string_view list) {
   int64_t count = 0;
   while (!list.empty()) {
@@ -31,8 +32,8 @@ int64_t CountList(std::string_view list) {
   return count > 0 ? count : -1;
 }
 
-// Half a core of quota still means that one thread can run; it only pauses
-// sometimes.
+// Rounded up, because with half a core of quota one thread can still run, with
+// pauses.
 int64_t RoundUp(int64_t quota, int64_t period) {
   if (quota <= 0 || period <= 0) return -1;
   return (quota + period - 1) / period;
@@ -49,15 +50,15 @@ int64_t QuotaV2(const std::string& folder) {
   return RoundUp(NumberAt(text, 0), NumberAt(text, 1));
 }
 
-// Version 1: a quota of -1 is no limit.
+// Version 1: a quota of -1 means no limit.
 int64_t QuotaV1(const std::string& folder) {
   return RoundUp(NumberAt(ReadSmallFile(folder + "/cpu.cfs_quota_us"), 0),
                  NumberAt(ReadSmallFile(folder + "/cpu.cfs_period_us"), 0));
 }
 
-// The smallest quota of `group` and all groups above it. In a container the
-// path of the group may be the host's, which does not exist here; then its
-// parents end at the mount point, which is the container's group.
+// Returns the smallest quota of `group` and all groups above it. In a container
+// the path of the group may be the host's path, which does not exist here. The
+// walk up then still reaches the mount point, which is the container's group.
 template <typename Quota>
 int64_t TightestQuota(const std::string& mount, std::string group,
                       Quota quota) {
@@ -110,8 +111,8 @@ int64_t GroupCores(const std::string& root) {
 
 }  // namespace
 
-// The affinity mask (taskset, numactl) and the quota (containers) limit a
-// process independently of each other.
+// The affinity mask (taskset, numactl) and the quota (containers) are
+// independent limits, so the smaller one counts.
 int32_t UsableCores(const std::string& root) {
   const std::string status = ReadSmallFile(root + "/proc/self/status");
   return static_cast<int32_t>(Smaller(

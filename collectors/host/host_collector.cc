@@ -18,7 +18,7 @@
 namespace stepscope {
 namespace {
 
-// About 30,000 steps without workers; a window has a handful.
+// Enough for about 30,000 steps without workers; a window has only a few.
 constexpr size_t kMaxTextBytes = size_t{16} << 20;
 
 int64_t CpuNs(clockid_t clock) {
@@ -27,7 +27,7 @@ int64_t CpuNs(clockid_t clock) {
   return int64_t{time.tv_sec} * 1'000'000'000 + time.tv_nsec;
 }
 
-// 512 bytes are more than any of these files has.
+// Each of these files is shorter than 512 bytes.
 TextSpan Copy(const ProcFile& file, std::string& text) {
   TextSpan span;
   span.begin = static_cast<uint32_t>(text.size());
@@ -62,7 +62,7 @@ class HostRecording : public Recording {
   std::string root_;
 };
 
-// Its only hook is OnStep(), which reads a few open files.
+// Its only hook is OnStep(), which reads a few files that stay open.
 class HostCollector : public Collector {
  public:
   explicit HostCollector(HostOptions options)
@@ -81,14 +81,14 @@ class HostCollector : public Collector {
           "host: cannot read " + root_ +
           "/proc; CPU time, run delay and I/O per step are not recorded");
     }
-    // The state before the first step, to which the first difference refers.
+    // The state before the first step, which the first difference starts from.
     Sample(-1, NowNs());
     return absl::OkStatus();
   }
 
   void OnStep(int64_t step, int64_t now_ns) override { Sample(step, now_ns); }
 
-  // What was used meanwhile belongs to no step.
+  // A new starting point: usage during the pause belongs to no step.
   void Resume() override { Sample(-1, NowNs()); }
 
   absl::StatusOr<std::unique_ptr<Recording>> Stop() override {
@@ -110,7 +110,7 @@ class HostCollector : public Collector {
     sample.process_cpu_ns = CpuNs(CLOCK_PROCESS_CPUTIME_ID);
     sample.thread_cpu_ns = CpuNs(ThreadClock());
     rusage usage;
-    // getrusage() has them only for the calling thread.
+    // Only for the calling thread: getrusage() has no other threads.
     if (tid_ == 0 && getrusage(RUSAGE_THREAD, &usage) == 0) {
       sample.involuntary_switches = usage.ru_nivcsw;
     }
@@ -124,8 +124,8 @@ class HostCollector : public Collector {
     return tid_ == 0 ? "/proc/thread-self"
                      : "/proc/self/task/" + std::to_string(tid_);
   }
-  // Linux's number of a thread's CPU clock (clock_getres(2), "Dynamic
-  // clocks"; include/linux/posix-timers.h: per thread, time it was scheduled).
+  // Linux's number of a thread's CPU clock (clock_getres(2), "Dynamic clocks";
+  // include/linux/posix-timers.h: per thread, time that it was scheduled).
   clockid_t ThreadClock() const {
     if (tid_ == 0) return CLOCK_THREAD_CPUTIME_ID;
     return static_cast<clockid_t>(~static_cast<unsigned>(tid_) << 3 | 6);

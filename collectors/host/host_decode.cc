@@ -7,14 +7,15 @@
 namespace stepscope {
 namespace {
 
-// now - before, if both are known and the counter did not restart.
+// Returns now - before, or -1 if one of them is unknown or the counter
+// restarted.
 int64_t Difference(int64_t now, int64_t before) {
   return now < 0 || before < 0 || now < before ? -1 : now - before;
 }
 
-// The n-th number of a schedstat text: 0 is the time on a core, 1 the time
-// waiting for one. They are 0 in kernels without these statistics. Source:
-// Documentation/scheduler/sched-stats.rst.
+// Returns the n-th number of a schedstat text, or -1 if it is unknown. 0 is the
+// time on a core, 1 the time waiting for a core. Both are 0 in kernels without
+// these statistics. Source: Documentation/scheduler/sched-stats.rst.
 int64_t SchedStat(std::string_view text, int n) {
   return NumberAt(text, 0) > 0 ? NumberAt(text, n) : -1;
 }
@@ -35,7 +36,7 @@ const WorkerSample* Find(std::span<const WorkerSample> workers,
   return nullptr;
 }
 
-// Adds to a sum that is -1 until a known number is added.
+// Adds `value`, if it is known, to a sum that is -1 until then.
 void AddKnown(int64_t& sum, int64_t value) {
   if (value >= 0) sum = sum < 0 ? value : sum + value;
 }
@@ -44,14 +45,14 @@ void DecodeWorkers(const HostSamples& samples, const HostSample& before,
                    const HostSample& now, HostUsage& row) {
   const auto workers = WorkersOf(samples, now);
   if (workers.empty()) {
-    // Without a list of child processes there may be unknown workers.
+    // If child processes could not be listed, there may be unknown workers.
     if (!now.children_known) return;
     row.loader_workers = 0;
     row.loader_cpu_ns = 0;
     row.loader_read_bytes = 0;
     return;
   }
-  // Workers come and go between samples, so each is matched with its own
+  // Workers come and go between samples, so each one is compared with its own
   // earlier sample.
   row.loader_workers = static_cast<int32_t>(workers.size());
   for (const WorkerSample& worker : workers) {
@@ -66,7 +67,7 @@ void DecodeWorkers(const HostSamples& samples, const HostSample& before,
           row.loader_read_bytes,
           Difference(read, FieldOf(samples.at(earlier->io), "read_bytes")));
     } else if (worker.is_process) {
-      // It started during this step, with counters at 0.
+      // The process started during this step, with its counters at 0.
       AddKnown(row.loader_cpu_ns, cpu_ns);
       AddKnown(row.loader_read_bytes, read);
     }
@@ -80,7 +81,7 @@ std::vector<HostUsage> DecodeHostUsage(const HostSamples& samples) {
   for (size_t i = 1; i < samples.samples.size(); ++i) {
     const HostSample& before = samples.samples[i - 1];
     const HostSample& now = samples.samples[i];
-    if (now.step < 0) continue;  // only the state before the next one
+    if (now.step < 0) continue;  // only the state before the next step
     const std::string_view io = samples.at(now.io);
     const std::string_view io_before = samples.at(before.io);
     HostUsage row;

@@ -1,4 +1,4 @@
-// Host samples to HostUsage rows; pure.
+// Turns host samples into HostUsage rows. Pure.
 #pragma once
 
 #include <stepscope/event.h>
@@ -9,10 +9,10 @@
 
 namespace stepscope {
 
-// One row per step: the difference between its sample and the one before. A
-// worker thread counts from its second sample on. A child process, whose
-// counters began at zero, counts from its first, unless that is the first
-// sample of all.
+// Returns one row per step: the difference between the step's sample and the
+// sample before it. A worker thread counts from its second sample on. A child
+// process, whose counters began at zero, counts from its first sample, unless
+// that is the first sample of all.
 std::vector<HostUsage> DecodeHostUsage(const HostSamples& samples);
 
 }  // namespace stepscope

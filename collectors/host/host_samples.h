@@ -1,5 +1,5 @@
-// HostSamples: what the host collector's hook copies, not decoded: one sample
-// per step, with the texts of /proc concatenated in one string.
+// HostSamples: the data that the host collector's hook copies, not yet decoded:
+// one sample per step, with the texts of /proc concatenated in one string.
 #pragma once
 
 #include <cstdint>

@@ -21,7 +21,8 @@ TextSpan CopyOf(const ProcFile& file, std::string& text) {
   return span;
 }
 
-// The program's name: the first of the zero-terminated words.
+// Returns true if the program is Python. Its name is the first of the
+// zero-terminated words.
 bool IsPython(const std::string& command) {
   const std::string program = command.substr(0, command.find('\0'));
   return program.substr(program.find_last_of('/') + 1).starts_with("python");
@@ -74,7 +75,7 @@ LoaderWorkers::Worker& LoaderWorkers::Seen(int64_t id, bool is_process) {
     found = workers_.end() - 1;
   }
   found->present = true;
-  // Checked twice: between fork and exec a child looks like its parent.
+  // Checked twice, because between fork and exec a child looks like its parent.
   if (is_process && found->sightings < 2) {
     found->is_worker = MakesBatches(id);
     ++found->sightings;
@@ -89,7 +90,7 @@ void LoaderWorkers::Sample(HostSamples& samples, HostSample& sample) {
   for (size_t i = 0; i < threads; ++i) Seen(tids[i], false);
 
   // The kernel lists children by the thread that started them. A DataLoader
-  // starts its workers on the thread that iterates, which need not be the main
+  // starts its workers on the thread that iterates, which may not be the main
   // thread.
   scratch_.clear();
   sample.children_known = own_children_.is_open();

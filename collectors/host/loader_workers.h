@@ -11,8 +11,8 @@
 
 namespace stepscope {
 
-// Of a child process only the main thread counts: a loader's worker runs there.
-// One thread uses it; its files stay open between samples.
+// For a child process only the main thread counts, because a loader's worker
+// runs there. Used by one thread. The files stay open between samples.
 class LoaderWorkers {
  public:
   explicit LoaderWorkers(std::string root);
@@ -38,7 +38,7 @@ class LoaderWorkers {
   bool is_python_ = false;
   std::string command_;  // of this process
   ProcFile own_children_;
-  ProcFile main_children_;  // of the main thread, where another one records
+  ProcFile main_children_;  // of the main thread, if another thread records
   std::vector<Worker> workers_;
   std::string scratch_;
 };

@@ -40,8 +40,8 @@ ProcFile& ProcFile::operator=(ProcFile&& other) noexcept {
   return *this;
 }
 
-// The kernel makes the text anew at each read from offset 0. A read may end
-// early, so it goes on until nothing more comes.
+// The kernel generates the text again at each read from offset 0. A read may
+// return only a part, so reading goes on until nothing more comes.
 bool ProcFile::AppendTo(std::string& text, size_t limit) const {
   if (fd_ < 0) return false;
   const size_t before = text.size();
@@ -52,7 +52,8 @@ bool ProcFile::AppendTo(std::string& text, size_t limit) const {
                             static_cast<off_t>(got));
     if (n < 0 && errno == EINTR) continue;
     if (n <= 0) {
-      // Half a text would be parsed as if it were whole.
+      // After an error drop everything: half a text would be parsed as if it
+      // were whole.
       if (n < 0) got = 0;
       break;
     }
@@ -62,8 +63,8 @@ bool ProcFile::AppendTo(std::string& text, size_t limit) const {
   return got > 0;
 }
 
-// A file of lists (children) may be read in parts; what seq_file's
-// single_open() serves comes whole.
+// One read is enough for files that seq_file's single_open() serves. A file of
+// lists (such as children) may come in parts.
 bool ProcFile::AppendRecord(std::string& text, size_t limit) const {
   if (fd_ < 0) return false;
   const size_t before = text.size();
@@ -88,8 +89,8 @@ std::string_view TextOf(std::string_view text, std::string_view key) {
     text.remove_prefix(std::min(text.size(), line.size() + 1));
     if (!line.starts_with(key)) continue;
     std::string_view rest = line.substr(key.size());
-    // Only blanks may follow the key: "Cpus_allowed" is not the line of
-    // "Cpus_allowed_list".
+    // Only blanks may follow the key, because "Cpus_allowed" is also the start
+    // of the line "Cpus_allowed_list".
     const size_t colon = rest.find_first_not_of(" \t");
     if (colon == std::string_view::npos || rest[colon] != ':') continue;
     rest.remove_prefix(colon + 1);

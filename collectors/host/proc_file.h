@@ -1,5 +1,5 @@
 // ProcFile: a file of /proc that stays open and is read repeatedly from its
-// begin; and functions that find numbers in its text.
+// start. Also functions that find numbers in its text.
 #pragma once
 
 #include <cstdint>
@@ -8,8 +8,8 @@
 
 namespace stepscope {
 
-// The kernel generates the text at each read from offset 0, so an open file
-// saves the path look-up per step. Move-only; one thread uses it.
+// The kernel generates the text at each read from offset 0, so keeping the file
+// open saves a path look-up per step. Move-only; used by one thread.
 class ProcFile {
  public:
   ProcFile() = default;
@@ -20,26 +20,27 @@ class ProcFile {
   ProcFile& operator=(ProcFile&& other) noexcept;
 
   bool is_open() const { return fd_ >= 0; }
-  // Appends the text, at most `limit` bytes; false if it cannot be read.
+  // Appends the text, at most `limit` bytes. False if it cannot be read.
   bool AppendTo(std::string& text, size_t limit = 4096) const;
-  // The same of a file that is one record, such as schedstat and io: one read
-  // gives all of it. AppendTo() needs a second one, for which the kernel
-  // generates the text again. REQUIRES: the record is shorter than `limit`.
+  // The same for a file that is one record, such as schedstat and io, which one
+  // read returns completely. AppendTo() needs a second read, for which the
+  // kernel generates the text again. REQUIRES: the record is shorter than
+  // `limit`.
   bool AppendRecord(std::string& text, size_t limit) const;
 
  private:
   int fd_ = -1;
 };
 
-// The whole text of a small file; "" if it cannot be read.
+// Returns the whole text of a small file; "" if it cannot be read.
 std::string ReadSmallFile(const std::string& path);
 
-// The number after "key:" at the start of a line; -1 if there is none.
+// Returns the number after "key:" at the start of a line; -1 if there is none.
 int64_t FieldOf(std::string_view text, std::string_view key);
-// The n-th number of a line of numbers, from 0; -1 if there is none.
+// Returns the n-th number of a line of numbers, from 0; -1 if there is none.
 int64_t NumberAt(std::string_view text, int n);
-// The text after "key:" (blanks and tabs may precede the colon), without
-// blanks around it; "" if there is none.
+// Returns the text after "key:", without blanks around it; "" if there is none.
+// Blanks and tabs may precede the colon.
 std::string_view TextOf(std::string_view text, std::string_view key);
 
 }  // namespace stepscope

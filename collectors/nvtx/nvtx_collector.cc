@@ -1,4 +1,4 @@
-// The NVTX collector switches the hooks, which stay installed for good.
+// The NVTX collector switches the hooks on and off. They are never removed.
 #include <stepscope/collectors.h>
 #include <stepscope/nvtx.h>
 
@@ -46,7 +46,8 @@ class NvtxRecording : public Recording {
  public:
   void AddTo(TraceBuilder& builder, const ClockMap& clock,
              const SlotLog& slots) override {
-    // All names, not only the window's: most threads are named before it.
+    // Uses all names, not only the window's, because most threads are named
+    // before it.
     AddLosses(DecodeNvtx(slots, clock, NvtxNames::Get().Snapshot(), builder),
               builder);
   }
@@ -54,8 +55,8 @@ class NvtxRecording : public Recording {
 
 class NvtxCollector : public Collector {
  public:
-  // As early as possible: NVTX looks for an injection at each binary's first
-  // call, and a call that came before finds none.
+  // In the constructor, to be as early as possible: NVTX looks for an injection
+  // only at each binary's first call.
   NvtxCollector() { (void)EnableNvtx(); }
   ~NvtxCollector() override { SetNvtxRecording(false); }
 

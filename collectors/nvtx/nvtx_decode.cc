@@ -74,8 +74,8 @@ void AppendField(std::string& detail, std::string_view field,
   detail += value;
 }
 
-// Started ranges may end on any thread, so all ends are collected before any
-// thread is decoded.
+// Collects all ends before any thread is decoded, because a started range may
+// end on any thread.
 NvtxDecodeResult Decoder::Run() {
   NameThings();
   for (const SlotThread& thread : log_.threads) CollectEnds(thread);
@@ -95,7 +95,8 @@ void Decoder::NameThings() {
   }
 }
 
-// Word 1 of an end is the slot of the range's start; 0: it was not recorded.
+// Word 1 of an end is the slot of the range's start, or 0 if that was not
+// recorded.
 void Decoder::CollectEnds(const SlotThread& thread) {
   WalkSlots(thread, [&](const Slot& slot) {
     if (TagOf(slot) == kNvtxSlot && NvtxEventOf(slot) == NvtxEvent::kEnd &&
@@ -108,7 +109,7 @@ void Decoder::CollectEnds(const SlotThread& thread) {
   });
 }
 
-// Nothing was recorded after the window closed.
+// Nothing is recorded after the window closed, so later times are cut to it.
 Ticks Decoder::TimeOf(const Slot& slot) const {
   return std::min(slot.word[0], log_.closed);
 }
@@ -121,13 +122,13 @@ std::string Decoder::CategoryOf(const Slot& slot) const {
   return name.empty() ? std::to_string(category) : std::string(name);
 }
 
-// The text; the category if there is none.
+// Returns the text of the range, or the category if there is no text.
 NameId Decoder::NameOf(const Slot& slot, std::string_view category) {
   const uint64_t handle = slot.word[2];
   std::string_view text(reinterpret_cast<const char*>(&slot + 1),
                         FollowingBytes(slot));
   if (NvtxPayloadOf(slot) != NvtxPayload::kNone) {
-    // The payload's bytes stand before the text.
+    // The payload's bytes precede the text.
     text.remove_prefix(std::min(text.size(), kNvtxPayloadBytes));
   }
   // A registered string is interned once per handle.
@@ -144,8 +145,8 @@ NameId Decoder::NameOf(const Slot& slot, std::string_view category) {
   return builder_.Intern(text);
 }
 
-// Most ranges of a loop repeat the same domain and category, so their detail is
-// made once.
+// The detail is made once per domain and category, because most ranges of a
+// loop repeat them.
 NameId Decoder::DetailOf(const Slot& slot, std::string_view category,
                          int64_t moved_from) {
   const NvtxPayload type = NvtxPayloadOf(slot);
@@ -169,7 +170,7 @@ NameId Decoder::DetailOf(const Slot& slot, std::string_view category,
     }
   }
   if (moved_from >= 0) {
-    // On a lane of its own, the range no longer shows its thread.
+    // On an extra thread, only the detail shows the range's own thread.
     AppendField(detail, "thread", std::to_string(moved_from));
   }
   const NameId id = builder_.Intern(detail);
@@ -179,8 +180,9 @@ NameId Decoder::DetailOf(const Slot& slot, std::string_view category,
 
 void Decoder::DecodeThread(const SlotThread& thread) {
   ranges_.clear();
-  // Pushed ranges still open, per domain: indices into ranges_. NVTX keeps a
-  // stack per thread and domain: a pop ends the last push of the same domain.
+  // Pushed ranges that are still open, per domain: indices into ranges_. NVTX
+  // has a stack per thread and domain, so a pop ends the last push of its
+  // domain.
   std::unordered_map<uint64_t, std::vector<size_t>> open;
   WalkSlots(thread, [&](const Slot& slot) {
     if (TagOf(slot) != kNvtxSlot) return;
@@ -222,7 +224,7 @@ void Decoder::DecodeThread(const SlotThread& thread) {
         ++result_.bad_records;
     }
   });
-  // Open when the window closed.
+  // Ranges that were still open when the window closed.
   for (NvtxRange& range : ranges_) {
     if (range.end != 0) continue;
     ++result_.unfinished;
@@ -235,7 +237,8 @@ void Decoder::DecodeThread(const SlotThread& thread) {
 void Decoder::AddNested(const SlotThread& thread) {
   if (ranges_.empty()) return;
   const RowId row = builder_.ThreadRow(log_.pid, thread.tid);
-  // By begin, longer ranges first: each comes after those around it.
+  // Sort by begin, longer ranges first, so that each range comes after those
+  // around it.
   std::stable_sort(ranges_.begin(), ranges_.end(), NvtxBeginsBefore);
   NvtxNest nest;
   for (const NvtxRange& range : ranges_) {
@@ -247,7 +250,7 @@ void Decoder::AddNested(const SlotThread& thread) {
   }
 }
 
-// Each range goes to the first extra thread on which it nests.
+// Adds each range to the first extra thread on which it nests.
 void Decoder::AddMoved() {
   std::stable_sort(moved_.begin(), moved_.end(),
                    [](const Moved& a, const Moved& b) {

@@ -14,8 +14,9 @@ namespace {
 constexpr char kVariable[] = "NVTX_INJECTION64_PATH";
 constexpr char kSymbol[] = "InitializeInjectionNvtx2";
 
-// The function that NVTX would find if the variable had this value, or null.
-// `flags` are dlopen()'s: RTLD_NOLOAD finds only loaded libraries.
+// Returns the function that NVTX would find if the variable had this value, or
+// null. `flags` are passed to dlopen(): RTLD_NOLOAD finds only loaded
+// libraries.
 void* Found(const char* value, int flags) {
   void* const library = dlopen(value, RTLD_LAZY | flags);
   if (library == nullptr) return nullptr;
@@ -30,9 +31,9 @@ struct Reach {
 };
 
 // NVTX reads the variable, or looks for the symbol in the program, at each
-// binary's first call. Three cases: another tool is there already; the program
-// exports the symbol; only this library has it, and the variable is set to its
-// path.
+// binary's first call. Three cases: another tool is already there; the program
+// exports the symbol; only this library has the symbol, and the variable is set
+// to the library's path.
 Reach Enable() {
   void* const ours = reinterpret_cast<void*>(&InitializeInjectionNvtx2);
   if (const char* set = std::getenv(kVariable)) {
@@ -42,7 +43,7 @@ Reach Enable() {
                 "\", as NVTX_INJECTION64_PATH says; unset it to have them "
                 "recorded here")};
   }
-  // "" is how dlopen() calls the program itself.
+  // "" stands for the program itself, as in dlopen().
   if (Found("", RTLD_NOLOAD) == ours) {
     setenv(kVariable, "", /*overwrite=*/0);
     return {};
@@ -58,7 +59,7 @@ Reach Enable() {
   return {.status = absl::OkStatus(), .one_binary = true};
 }
 
-// Once per process, because the variable outlives the collector.
+// Done once per process, because the variable outlives the collector.
 const Reach& Enabled() {
   static const Reach* const reach = new Reach(Enable());
   return *reach;

@@ -1,6 +1,6 @@
-// NvtxMessage: the contents of an NVTX event, read from each of the forms in
+// NvtxMessage: the contents of an NVTX event, read from any of the forms in
 // which NVTX passes it. Inline, because every range takes this path. Texts are
-// not copied, so a message is valid during the call only.
+// not copied, so a message is valid only during the call.
 #pragma once
 
 #include <stepscope/slot.h>
@@ -16,10 +16,11 @@
 
 namespace stepscope {
 
-// Longer than any text that is kept, so that a cut is counted.
+// Longer than any text that is kept, so that cutting a text is noticed and
+// counted.
 using WideBuffer = char[kMaxNameBytes + 4];
 
-// Everything except the time.
+// Everything in an event except its time.
 struct NvtxMessage {
   std::string_view text;
   const void* registered = nullptr;  // instead of the text
@@ -47,7 +48,7 @@ inline NvtxMessage FromWide(const wchar_t* message, WideBuffer& buffer) {
 inline NvtxMessage FromAttributes(const nvtxEventAttributes_t* attributes,
                                   WideBuffer& buffer) {
   NvtxMessage event;
-  // A shorter structure is of a version that never shipped with NVTX 3.
+  // A shorter structure belongs to a version that NVTX 3 never shipped with.
   if (attributes == nullptr || attributes->size < sizeof(*attributes)) {
     return event;
   }

@@ -18,8 +18,8 @@
 namespace stepscope {
 namespace {
 
-// NVTX's callbacks carry no pointer of ours. One load reads both switches; 0
-// means that a callback returns at once.
+// Global, because NVTX's callbacks have no user pointer. One load reads both
+// switches; 0 means that a callback returns at once.
 constinit std::atomic<uint32_t> g_mode{0};
 constexpr uint32_t kRecord = 1;
 constexpr uint32_t kSteps = 2;
@@ -32,7 +32,7 @@ void EnsureForkHandler() {
       pthread_atfork(nullptr, nullptr, [] { g_mode.store(0); });
 }
 
-// Returns the range's id, 0 if the event was not recorded.
+// Returns the range's id, or 0 if the event was not recorded.
 uint64_t Record(NvtxEvent what, const void* domain,
                 const NvtxMessage& event) noexcept {
   WriteScope scope;
@@ -51,18 +51,18 @@ uint64_t Record(NvtxEvent what, const void* domain,
   slot->word[3] = PackNvtx(what, event.payload, event.category, following);
   slot->word[2] = reinterpret_cast<uint64_t>(event.registered);
   slot->word[1] = reinterpret_cast<uint64_t>(domain);
-  // Last, so that writing the record is not part of the range.
+  // Read the time last, so that writing the record is not part of the range.
   slot->word[0] = NowTicks();
   return NvtxRangeId(slot, scope.log()->window);
 }
 
-// An end: `about` is a pop's domain or the id of a started range.
+// Records an end. `about` is the domain of a pop or the id of a started range.
 void RecordEnd(NvtxEvent what, uint64_t about) noexcept {
   const Ticks now = NowTicks();
   WriteScope scope;
   if (!scope) return;
-  // The id names the start's slot and its window, so no table of open ranges is
-  // needed.
+  // The id contains the start's slot and its window, so no table of open ranges
+  // is needed.
   if (what == NvtxEvent::kEnd) about = NvtxStartOf(about, scope.log()->window);
   Slot* slot = scope.Reserve(1);
   if (slot == nullptr) return;
@@ -77,8 +77,8 @@ int Push(uint32_t mode, const void* domain, const NvtxMessage& event) noexcept {
     mode = g_mode.load(std::memory_order_relaxed);
   }
   if ((mode & kRecord) != 0) Record(NvtxEvent::kPush, domain, event);
-  // The result without a tool, so that the program behaves as it does without
-  // us.
+  // The same result as without a tool, so that the program does not behave
+  // differently.
   return NVTX_NO_PUSH_POP_TRACKING;
 }
 
@@ -127,7 +127,7 @@ void Mark(uint32_t mode, const void* domain,
 
 uint32_t Mode() noexcept { return g_mode.load(std::memory_order_relaxed); }
 
-// One function per NVTX function, with the same name.
+// One function for each NVTX function, with the same name.
 
 void MarkEx(const nvtxEventAttributes_t* attributes) noexcept {
   WideBuffer wide;
@@ -230,12 +230,13 @@ void ListenForNvtxSteps(std::string_view range, NvtxStepListener* listener) {
   g_mode.fetch_or(kSteps, std::memory_order_release);
 }
 
-// Called by NVTX once per binary that uses it. The hooks are put into the
+// NVTX calls this once per binary that uses it. The hooks are put into the
 // binary's own table of functions and stay there for good.
 int AttachNvtx(const void* (*get_export_table)(unsigned int)) noexcept {
   EnsureForkHandler();
-  // Constructs the names now: if another thread forked during the construction
-  // at the first name, the child would wait for it for ever.
+  // Constructs the names now. If they were constructed at the first name and
+  // another thread forked meanwhile, the child would wait for the construction
+  // forever.
   NvtxNames::Get();
   if (get_export_table == nullptr) return 0;
   const auto* callbacks = static_cast<const NvtxExportTableCallbacks*>(

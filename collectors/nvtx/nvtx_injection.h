@@ -4,8 +4,8 @@
 
 extern "C" {
 
-// plugins/inject defines it for its libraries, nvtx_injection.cc for all other
-// programs. Returns 1 if the calling binary is attached.
+// Defined by plugins/inject for its libraries, and by nvtx_injection.cc for all
+// other programs. Returns 1 if the calling binary is attached.
 __attribute__((visibility("default"))) int InitializeInjectionNvtx2(
     const void* (*get_export_table)(unsigned int));
 }

@@ -12,7 +12,8 @@
 namespace stepscope {
 namespace {
 
-// The longest kept name of a thread or domain; texts of events are shorter.
+// The longest name of a thread or domain that is kept. Texts of events are
+// shorter.
 constexpr size_t kWideNameBytes = 2048;
 
 // A text in either of NVTX's two forms.
@@ -44,8 +45,8 @@ template <typename Char>
 void NameOsThread(uint32_t tid, const Char* name) noexcept {
   Names().NameThread(tid, NameText(name));
 }
-// cudaStream_t and CUstream are the same pointer. The name of a stream that
-// CUPTI cannot number, because it is not loaded yet, is lost.
+// cudaStream_t and CUstream are the same pointer. If CUPTI is not loaded yet,
+// the stream has no number, and its name is lost.
 template <typename Char>
 void NameStream(void* stream, const Char* name) noexcept {
   uint32_t context = 0;
@@ -66,10 +67,10 @@ nvtxStringHandle_t DomainRegisterString(nvtxDomainHandle_t domain,
 }
 
 // A resource is another way to name a thread or a stream. The program gets no
-// handle, which it could only use to destroy the resource.
+// handle, because it could use one only to destroy the resource.
 nvtxResourceHandle_t DomainResourceCreate(
     nvtxDomainHandle_t, nvtxResourceAttributes_t* resource) noexcept {
-  // Of nvToolsExtCuda.h and nvToolsExtCudaRt.h, which need CUDA's headers.
+  // From nvToolsExtCuda.h and nvToolsExtCudaRt.h, which need CUDA's headers.
   constexpr int32_t kCudaStream = 4 << 16 | 3;
   constexpr int32_t kCudartStream = 5 << 16 | 1;
   if (resource == nullptr || resource->size < sizeof(*resource)) return nullptr;
@@ -83,7 +84,7 @@ nvtxResourceHandle_t DomainResourceCreate(
         break;
       case NVTX_MESSAGE_TYPE_REGISTERED:
         if (resource->message.registered == nullptr) break;
-        // Registered texts end in a zero: they are std::strings.
+        // Registered texts are std::strings, so they end with a zero.
         use(NvtxNames::TextOf(resource->message.registered).data());
         break;
       default:

@@ -1,5 +1,5 @@
 // The functions that NVTX calls when a program names domains, strings, threads
-// or streams; they fill NvtxNames.
+// or streams. They fill NvtxNames.
 #pragma once
 
 #define NVTX_NO_IMPL  // only the types: these are the callees
@@ -20,7 +20,7 @@ void PutHook(NvtxTable table, size_t id, Function* function) {
   }
 }
 
-// A table is empty if the binary's NVTX has no such module.
+// Installs the hooks. A table is empty if the binary's NVTX lacks that module.
 void PutNameHooks(NvtxTable core, NvtxTable core2, NvtxTable cuda,
                   NvtxTable cudart) noexcept;
 

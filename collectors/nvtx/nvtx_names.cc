@@ -9,7 +9,7 @@
 namespace stepscope {
 namespace {
 
-// A handle points to one of these.
+// Handles point to entries of this type.
 struct Entry {
   std::string text;
 };
@@ -28,14 +28,16 @@ bool IsAlive(int64_t tid) {
 struct NvtxNames::State {
   std::mutex mutex;
   std::unordered_map<std::string, Entry*> domains;
-  // Per domain, because a program may register the same text in several.
+  // Separate for each domain, because a program may register the same text in
+  // several.
   std::unordered_map<const void*, std::unordered_map<std::string, Entry*>>
       strings;
   std::map<std::pair<uint64_t, uint32_t>, std::string> categories;
   std::map<int64_t, std::string> threads;
   std::map<std::pair<uint32_t, uint32_t>, std::string> streams;
 
-  // Runs `change` under the lock. If memory runs out, only the name is lost.
+  // Runs `change` with the lock held. If memory runs out, only the name is
+  // lost.
   template <typename Change>
   void Try(Change change) noexcept {
     try {
@@ -48,8 +50,8 @@ struct NvtxNames::State {
 
 namespace {
 
-// Entries are made once per text and never freed: the program keeps their
-// address as its handle.
+// Returns the entry of `text`, made on first use. Entries are never freed,
+// because the program uses their addresses as handles.
 const void* Find(std::unordered_map<std::string, Entry*>& entries,
                  std::string_view text) {
   const auto [it, is_new] = entries.try_emplace(std::string(text), nullptr);
@@ -121,7 +123,7 @@ NvtxNameTable NvtxNames::Snapshot() {
     table.streams.push_back(
         {.context = key.first, .stream = key.second, .name = name});
   }
-  // The system reuses their ids for other threads.
+  // Forget threads that have ended, because the system reuses their ids.
   std::erase_if(state_->threads,
                 [](const auto& thread) { return !IsAlive(thread.first); });
   return table;

@@ -1,5 +1,5 @@
-// NvtxRange: one range during decoding. NvtxNest: which ranges nest. NVTX
-// ranges may overlap partly; the rows of a Trace's thread may not.
+// NvtxRange: one range during decoding. NvtxNest: finds ranges that nest. NVTX
+// ranges may overlap partly, but the rows of a Trace's thread may not.
 #pragma once
 
 #include <stepscope/clock.h>
@@ -16,7 +16,7 @@ struct NvtxRange {
   bool ended_elsewhere = false;  // by another thread
 };
 
-// Sorts by begin; of two that begin together the longer comes first.
+// Sorts by begin. Of two ranges that begin together the longer one comes first.
 inline bool NvtxBeginsBefore(const NvtxRange& a, const NvtxRange& b) {
   return a.begin != b.begin ? a.begin < b.begin : a.end > b.end;
 }
@@ -24,8 +24,8 @@ inline bool NvtxBeginsBefore(const NvtxRange& a, const NvtxRange& b) {
 // The open ranges, from the outermost to the innermost.
 class NvtxNest {
  public:
-  // Adds the range and returns true, unless it overlaps one of the others
-  // partly. REQUIRES: called in the order of NvtxBeginsBefore().
+  // Adds the range and returns true, unless it partly overlaps one of the
+  // others. REQUIRES: called in the order of NvtxBeginsBefore().
   bool Enter(const NvtxRange& range) {
     while (!ends_.empty() && ends_.back() <= range.begin) ends_.pop_back();
     if (!ends_.empty() && ends_.back() < range.end) return false;

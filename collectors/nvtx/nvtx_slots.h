@@ -1,6 +1,6 @@
 // NVTX events in slots: one kNvtxSlot record each, in the order of their
-// thread's calls. Pushes and pops, starts and ends are matched when the window
-// is decoded, so that a hook keeps no stack.
+// thread's calls. Pops are matched with pushes, and ends with starts, only when
+// the window is decoded, so that a hook needs no stack.
 //
 //   word 0   ticks
 //   word 1   domain (its handle; 0: the default one)
@@ -9,7 +9,8 @@
 //   word 3   slot tag 8 | NvtxEvent 3 | payload type 4 | - 1 | category 32 |
 //            bytes that follow 16
 //
-// What follows: the payload (8 bytes) unless its type is 0, then the text.
+// The bytes that follow: the payload (8 bytes) unless its type is 0, then the
+// text.
 #pragma once
 
 #include <stepscope/slot.h>
@@ -56,14 +57,15 @@ constexpr uint32_t NvtxCategoryOf(const Slot& slot) {
   return static_cast<uint32_t>(slot.word[3] >> 16);
 }
 
-// A range's id: the address of its start's slot, below the number of its
-// window. Never 0, which is the id of a range that nobody recorded.
+// Returns a range's id: the address of its start's slot in the low 48 bits, and
+// the number of its window above. Never 0, which is the id of a range that was
+// not recorded.
 inline constexpr int kNvtxAddressBits = 48;
 inline uint64_t NvtxRangeId(const Slot* start, uint64_t window) {
   return (1 + window % 0xffff) << kNvtxAddressBits |
          reinterpret_cast<uint64_t>(start);
 }
-// The start's address, if the id is of this window; else 0.
+// Returns the start's address if the id is of this window, else 0.
 constexpr uint64_t NvtxStartOf(uint64_t id, uint64_t window) {
   if (id >> kNvtxAddressBits != 1 + window % 0xffff) return 0;
   return id & ((uint64_t{1} << kNvtxAddressBits) - 1);

@@ -20,9 +20,9 @@ bool NvtxSteps::Matches(const void* domain, std::string_view name) const {
   return domain != nullptr && NvtxNames::TextOf(domain) == domain_name_;
 }
 
-// True on the thread that owns the steps, which is the first that calls this.
-// The first thread that opens a step owns them all: a training loop runs on one
-// thread, and ranges of the same name elsewhere are not its steps.
+// True on the thread that owns the steps: the first thread that opens a step
+// and therefore calls this first. A training loop runs on one thread, so ranges
+// of the same name on other threads are not its steps.
 bool NvtxSteps::IsOwner() noexcept {
   const pthread_t self = pthread_self();
   bool expected = false;
@@ -38,8 +38,8 @@ void NvtxSteps::OnPush(const void* domain, std::string_view name) noexcept {
   if (owned_.load(std::memory_order_acquire)) {
     if (!IsOwner()) return;
     if (open_) {
-      // The same domain may push other ranges inside the step; their pops must
-      // not end it.
+      // Other ranges may be pushed inside the step, in the same domain. Count
+      // them, because their pops must not end the step.
       if (open_id_ == 0 && domain == open_domain_) ++depth_;
       return;
     }
@@ -63,7 +63,7 @@ void NvtxSteps::OnPop(const void* domain) noexcept {
   listener_->OnStepEnd();
 }
 
-// Marks have no end: a step lasts from one mark to the next.
+// A mark has no end, so a step lasts from one mark to the next.
 void NvtxSteps::OnMark(const void* domain, std::string_view name) noexcept {
   if (!Matches(domain, name) || !IsOwner() || open_) return;
   if (marked_) listener_->OnStepEnd();

@@ -1,4 +1,4 @@
-// NvtxSteps: picks out the ranges that mark steps (ListenForNvtxSteps()).
+// NvtxSteps: recognises the ranges that mark steps (ListenForNvtxSteps()).
 #pragma once
 
 #include <pthread.h>
@@ -11,8 +11,8 @@
 
 namespace stepscope {
 
-// Any thread may call it; only the calls of the thread that ran the first step
-// count.
+// Any thread may call it, but only calls of the thread that opened the first
+// step have an effect.
 class NvtxSteps {
  public:
   NvtxSteps(std::string_view range, NvtxStepListener* listener);
@@ -21,10 +21,10 @@ class NvtxSteps {
   void OnPush(const void* domain, std::string_view name) noexcept;
   void OnPop(const void* domain) noexcept;
   void OnMark(const void* domain, std::string_view name) noexcept;
-  // True if that range is a step; then SetStartedId() must follow.
+  // Returns true if the range is a step. SetStartedId() must then follow.
   bool OnStart(const void* domain, std::string_view name) noexcept;
   void SetStartedId(uint64_t id) noexcept { open_id_ = id; }
-  // The id of a step outside a recorded window.
+  // The id of a started step that is not recorded, because no window is open.
   static constexpr uint64_t kUnrecordedId = 1;
   void OnEnd(uint64_t id) noexcept;
 
@@ -43,7 +43,7 @@ class NvtxSteps {
   bool marked_ = false;
   const void* open_domain_ = nullptr;
   int depth_ = 0;         // ranges pushed inside the step, in its domain
-  uint64_t open_id_ = 0;  // 0: it was pushed
+  uint64_t open_id_ = 0;  // 0: the step is a pushed range
 };
 
 }  // namespace stepscope

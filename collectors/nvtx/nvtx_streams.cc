@@ -7,8 +7,8 @@
 namespace stepscope {
 namespace {
 
-// The few functions needed, as CUDA 12 and 13 declare them (cupti_activity.h,
-// cuda.h); 0 is success in both.
+// The few functions that are needed, as CUDA 12 and 13 declare them
+// (cupti_activity.h, cuda.h). 0 means success in both.
 using GetStreamId = int (*)(void* context, void* stream, uint8_t per_thread,
                             uint32_t* id);
 using GetContextId = int (*)(void* context, uint32_t* id);
@@ -30,8 +30,8 @@ void* Loaded(const std::array<const char*, n>& names) {
 
 }  // namespace
 
-// A Trace numbers streams as CUPTI does, NVTX passes the handle. Only CUPTI
-// knows both.
+// A Trace uses CUPTI's number of a stream, but NVTX passes its handle. Only
+// CUPTI knows both.
 bool FindStream(void* stream, uint32_t* context, uint32_t* id) noexcept {
   void* const cupti = Loaded(std::array{"libcupti.so.13", "libcupti.so.12"});
   void* const driver = Loaded(std::array{"libcuda.so.1"});
@@ -43,7 +43,7 @@ bool FindStream(void* stream, uint32_t* context, uint32_t* id) noexcept {
                      context_of != nullptr && context_of(stream, &owner) == 0 &&
                      context_id(owner, context) == 0 &&
                      stream_id(owner, stream, 0, id) == 0;
-  // Each dlopen() with RTLD_NOLOAD added a reference.
+  // Undo the references that dlopen() added with RTLD_NOLOAD.
   if (cupti != nullptr) dlclose(cupti);
   if (driver != nullptr) dlclose(driver);
   return found;

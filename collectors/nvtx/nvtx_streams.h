@@ -1,14 +1,14 @@
-// Stream handles, which NVTX uses, to CUPTI's stream numbers, which a Trace
-// uses.
+// Converts stream handles, which NVTX uses, to CUPTI's stream numbers, which a
+// Trace uses.
 #pragma once
 
 #include <cstdint>
 
 namespace stepscope {
 
-// Asks the CUPTI and the driver of this process, and loads neither. False
-// without CUPTI or for an unknown stream. Any thread that may use the stream
-// may call it.
+// Asks the CUPTI and the driver that are loaded in this process, and loads
+// neither. False without CUPTI or for an unknown stream. May be called by any
+// thread that may use the stream.
 bool FindStream(void* stream, uint32_t* context, uint32_t* id) noexcept;
 
 }  // namespace stepscope

@@ -6,8 +6,8 @@
 namespace stepscope {
 namespace {
 
-// Writes one character; returns its number of bytes. A wchar_t is a code point
-// of 32 bits here; what is none becomes U+FFFD.
+// Writes one character and returns its number of bytes. A wchar_t is a 32-bit
+// code point here. Invalid code points become U+FFFD.
 size_t PutCharacter(uint32_t c, char (&out)[4]) {
   if (c > 0x10ffff || (c >= 0xd800 && c < 0xe000)) c = 0xfffd;
   if (c < 0x80) {
@@ -18,7 +18,7 @@ size_t PutCharacter(uint32_t c, char (&out)[4]) {
   for (size_t i = size - 1; i > 0; --i, c >>= 6) {
     out[i] = static_cast<char>(0x80 | (c & 0x3f));
   }
-  // 0xc0, 0xe0 or 0xf0: as many leading ones as the character has bytes.
+  // 0xc0, 0xe0 or 0xf0: the number of leading ones is the number of bytes.
   out[0] = static_cast<char>((0xf00 >> size & 0xff) | c);
   return size;
 }

@@ -1,4 +1,4 @@
-// Conversions of NVTX texts and payloads for the Trace.
+// Converts NVTX texts and payloads for the Trace.
 #pragma once
 
 #include <cstddef>
@@ -11,12 +11,12 @@
 
 namespace stepscope {
 
-// A wide text (UTF-32 on Linux) as UTF-8, cut to `out` at a whole character.
-// Invalid characters become U+FFFD. Null is empty.
+// Converts a wide text (UTF-32 on Linux) to UTF-8, cut to the size of `out`
+// between two characters. Invalid characters become U+FFFD. Null becomes "".
 std::string_view ToUtf8(const wchar_t* text, std::span<char> out) noexcept;
 
-// A payload as the shortest text that reads back as the same number; empty for
-// an unknown type.
+// Returns the payload as the shortest text that reads back as the same number;
+// empty for an unknown type.
 std::string PayloadText(NvtxPayload type, uint64_t bits);
 
 }  // namespace stepscope

@@ -20,11 +20,11 @@
 namespace stepscope {
 namespace {
 
-// A million steps; a window has a handful.
+// Enough for a million steps; a window has only a few.
 constexpr size_t kMaxSamples = 1'000'000;
 
-// `read()`, or -1 if it throws: some settings throw in programs that mix the
-// old and the new interface (allow_tf32 and fp32_precision).
+// Returns `read()`, or -1 if it throws. Some settings throw in programs that
+// mix the old and the new interface (allow_tf32 and fp32_precision).
 template <typename Read>
 auto OrUnknown(Read read) -> decltype(read()) {
   try {
@@ -34,7 +34,7 @@ auto OrUnknown(Read read) -> decltype(read()) {
   }
 }
 
-// Runs on the training thread, because most of these settings belong to the
+// Must run on the training thread, because most of these settings belong to the
 // thread that reads them.
 SettingsSample ReadSettings(int64_t step, int64_t now_ns) {
   const at::Context& context = at::globalContext();
@@ -84,8 +84,8 @@ class SettingsRecording : public Recording {
   std::vector<SettingsSample> samples_;
 };
 
-// Its only hook is OnStep(). Settings change rarely, so one reading per step
-// shows when they did.
+// Its only hook is OnStep(). Settings change rarely, so one reading per step is
+// enough to show when they did.
 class SettingsCollector : public Collector {
  public:
   std::string_view name() const override { return "settings"; }

@@ -6,7 +6,7 @@
 namespace stepscope {
 namespace {
 
-// The types of autocast, by c10::ScalarType's number.
+// Returns the type of autocast for the number of a c10::ScalarType.
 std::string_view AutocastType(int8_t type) {
   switch (type) {
     case 5:

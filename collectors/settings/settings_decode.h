@@ -1,4 +1,4 @@
-// Settings samples to Settings rows: a pure function, without LibTorch.
+// Turns settings samples into Settings rows. A pure function without LibTorch.
 #pragma once
 
 #include <stepscope/trace_builder.h>

@@ -1,4 +1,5 @@
-// SettingsSample: what the settings collector's hook copies, not decoded.
+// SettingsSample: the data that the settings collector's hook copies, not yet
+// decoded.
 #pragma once
 
 #include <cstdint>

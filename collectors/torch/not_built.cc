@@ -1,4 +1,4 @@
-// Linked instead of the collector in builds without LibTorch.
+// Linked in place of the collector in builds without LibTorch.
 #include <stepscope/collectors.h>
 #include <stepscope/unavailable_collector.h>
 

@@ -1,5 +1,5 @@
-// CaptureScopes by RecordFunction: the hooks below exist only while a CUDA
-// graph is captured, so they may copy names and take locks.
+// Implements CaptureScopes with RecordFunction. The hooks below are installed
+// only while a CUDA graph is captured, so they may copy names and take locks.
 #include <ATen/record_function.h>
 #include <stepscope/capture_scopes.h>
 #include <stepscope/collectors.h>
@@ -20,29 +20,29 @@
 namespace stepscope {
 namespace {
 
-constexpr size_t kMostOps = 64;  // of a place; real ones have ten
+constexpr size_t kMostOps = 64;  // per place; real ones have about ten
 constexpr size_t kMostForwardOps = size_t{1} << 16;
 
 struct CapturedOp {
   const at::RecordFunction* function = nullptr;
   std::string name;
-  // Of an autograd node: its forward op.
+  // For an autograd node: identifies its forward op.
   uint64_t forward_thread = 0;
   int64_t sequence = -1;
   bool is_node = false;
 };
 
-// Of the calling thread, in the capture whose number it is.
+// The open operators of the calling thread, during capture number `capture`.
 struct CapturedOps {
   uint64_t capture = 0;
   std::vector<CapturedOp> ops;
-  std::string module;  // around the outermost one
+  std::string module;  // around the outermost operator
 };
 thread_local CapturedOps t_open;
 constinit std::atomic<uint64_t> g_capture{0};
 
-// What all captures share. Forward and backward may be captured apart, so the
-// modules of forward ops outlive a capture.
+// Data of all captures together. Forward and backward may be captured
+// separately, so the modules of forward ops outlive a capture.
 struct CaptureFacts {
   std::mutex mutex;
   ModuleHook hook;
@@ -53,7 +53,8 @@ CaptureFacts& AllCaptures() {
   return *facts;
 }
 
-// In the step that is looked at closely the hook numbers calls for others.
+// Returns "" during the sample step, because the hook then numbers calls for
+// the samples.
 std::string ModuleHere() {
   if (internal::g_stack_stage.load(std::memory_order_relaxed) ==
       StackStage::kSample) {
@@ -87,11 +88,13 @@ std::unique_ptr<at::ObserverContext> OnCapturedStart(
   CapturedOps& open = t_open;
   const uint64_t capture = g_capture.load(std::memory_order_relaxed);
   if (open.capture != capture) {
-    // What an earlier capture left open has ended unseen.
+    // Operators that an earlier capture left open have ended unseen.
     open.ops.clear();
     open.capture = capture;
   }
   const bool is_node = fn.scope() == at::RecordScope::BACKWARD_FUNCTION;
+  // No module is open on autograd's thread, so Here() looks up the module of
+  // the forward op.
   if (open.ops.empty()) open.module = is_node ? "" : ModuleHere();
   KeepModule(fn, open.module);
   open.ops.push_back({.function = &fn,
@@ -102,11 +105,13 @@ std::unique_ptr<at::ObserverContext> OnCapturedStart(
   return nullptr;
 }
 
-// Not every start has its end here: an operator may end on another thread.
+// Some starts have no end here, because an operator may end on another thread.
 void OnCapturedEnd(const at::RecordFunction& fn, at::ObserverContext*) {
   std::vector<CapturedOp>& ops = t_open.ops;
   for (size_t i = ops.size(); i-- > 0;) {
     if (ops[i].function != &fn) continue;
+    // Also drops the operators that began inside it and ended on another
+    // thread.
     ops.resize(i);
     return;
   }
@@ -124,6 +129,8 @@ class TorchCaptureScopes : public CaptureScopes {
   void Begin() override {
     const std::lock_guard lock(mutex_);
     if (handle_.has_value()) return;
+    // Invalidates what threads have stored for earlier captures
+    // (OnCapturedStart()).
     ++g_capture;
     handle_ = at::addGlobalCallback(
         at::RecordFunctionCallback(&OnCapturedStart, &OnCapturedEnd)

@@ -19,17 +19,17 @@
 namespace stepscope {
 namespace {
 
-// A second set of hooks would record everything twice.
+// True while hooks are installed. A second set would record everything twice.
 constinit std::atomic<bool> g_is_hooked{false};
 
-// When the session announced the steps; 0: it did not.
+// The times at which the session announced steps; 0: it did not.
 struct StepTicks {
   Ticks sample_begin = 0;
   Ticks sample_end = 0;
-  std::vector<Ticks> ends = {};  // of the steps after the sampled one
+  std::vector<Ticks> ends = {};  // of the steps after the sample step
 };
 
-// What was found out about a window, besides its slots.
+// Facts about a window that are not in its slots.
 struct WindowFacts {
   double op_cost_ns = -1;
   StepTicks steps = {};
@@ -46,8 +46,8 @@ class TorchRecording : public Recording {
 
   void AddTo(TraceBuilder& builder, const ClockMap& clock,
              const SlotLog& slots) override {
-    // Watched even where no row follows: "nothing happened" is an answer that a
-    // rule can rely on, "not recorded" is not.
+    // Watched even if no row follows: rules can rely on "nothing happened", but
+    // not on "not recorded".
     builder.Watch(Kind::kOp);
     builder.Watch(Kind::kRange);
     builder.Watch(Kind::kCommunication);
@@ -60,6 +60,8 @@ class TorchRecording : public Recording {
     builder.run().op_cost_ns = facts_.op_cost_ns;
     builder.run().torch_version = TORCH_VERSION;
     TorchStacks stacks;
+    // Symbolize only C++ frames: they are recorded as addresses, while Python's
+    // stacks come with their names.
     if (options_.with_stack && !facts_.has_python) {
       stacks.symbolize = MakeTorchSymbolizer();
     }
@@ -185,7 +187,7 @@ class TorchCollector : public Collector {
 
   void OnSampleStep(bool is_recorded) override {
     if (!TakesSamples(options_)) return;
-    // Giving names takes time, which a recorded step must not have.
+    // Naming frames takes time, and a recorded step must not contain that time.
     names_at_end_ = is_recorded;
     facts_.steps.sample_begin = NowTicks();
     SetStackStage(StackStage::kSample);
@@ -202,8 +204,8 @@ class TorchCollector : public Collector {
     if (facts_.has_python && !names_at_end_) NamePythonSamples();
   }
 
-  // Operators that run now may still end. Memory events go on: a total needs
-  // all of them.
+  // Operators that are running may still end. Memory events continue, because a
+  // total needs all of them.
   void Pause() override {
     if (handle_.has_value()) at::removeCallback(*handle_);
     handle_.reset();
@@ -222,7 +224,8 @@ class TorchCollector : public Collector {
     facts_.lost_memory_hook = !Unhook();
     facts_.unsampled = TakeUnsampled();
     if (facts_.has_python) {
-      // Those taken after OnStep() gave names, to check the sampled ones.
+      // Name the samples taken after OnStep(), which check the samples of the
+      // sample step.
       NamePythonSamples();
       facts_.python = ClosePythonSamples();
     }
@@ -242,7 +245,8 @@ class TorchCollector : public Collector {
       if (TakesSamples(options_)) {
         facts_.has_python = SetUpSampling(options_);
       }
-      // Last: on failure only the memory hook has to be undone.
+      // Installed last, so that on failure only the memory hook has to be
+      // undone.
       handle_ = at::addGlobalCallback(MakeTorchCallback(options_));
       is_started_ = true;
     } catch (const std::exception& error) {
@@ -257,7 +261,7 @@ class TorchCollector : public Collector {
   }
 
   // False if the memory hook was gone. Operators that are running may still
-  // end; the event buffers know their slots.
+  // end, because the event buffers know their slots.
   bool Unhook() {
     SetStackStage(StackStage::kNone);
     Pause();

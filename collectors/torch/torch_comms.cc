@@ -14,9 +14,9 @@ namespace {
 
 constexpr uint64_t kUnknownDtype = 255;
 
-// c10d passes (sequence, is point-to-point) as the first argument, or the
-// second if the first is a list of tensors. Only visible if inputs are
-// recorded.
+// Returns the sequence number of a collective. c10d passes (sequence, is
+// point-to-point) as the first argument, or as the second if the first is a
+// list of tensors. The arguments are visible only if inputs are recorded.
 int64_t SequenceOf(const at::RecordFunction& fn) {
   const c10::ArrayRef<const c10::IValue> inputs = fn.inputs();
   for (size_t i = 0; i < inputs.size() && i < 2; ++i) {
@@ -60,6 +60,8 @@ void AddComms(const at::RecordFunction& fn) {
   size_t bytes = 0;
   for (size_t i = 0; i < texts.size(); ++i) {
     parts[i] = Bounded(scope.log(), texts[i]);
+    // Four lengths of 16 bits share a word. They fit, because Bounded() cuts
+    // texts far below 64 KiB.
     lengths |= uint64_t{parts[i].size()} << (16 * i);
     bytes += parts[i].size();
   }
@@ -71,7 +73,7 @@ void AddComms(const at::RecordFunction& fn) {
   uint64_t* out = (head + 1)->word;
   out[kCommsInElements] = about->getInMessageNelems();
   out[kCommsOutElements] = about->getOutMessageNelems();
-  // Undefined has another number in each version.
+  // The number of Undefined differs between versions.
   const at::ScalarType dtype = about->getDType();
   out[kCommsDtype] = dtype == at::ScalarType::Undefined
                          ? kUnknownDtype

@@ -7,11 +7,11 @@
 
 namespace stepscope {
 
-// REQUIRES: fn has no schema.
+// True if fn wraps a collective. REQUIRES: fn has no schema.
 bool IsComms(const at::RecordFunction& fn);
 
-// Adds a kCommsSlot record to the operator just added. REQUIRES: not inside
-// a WriteScope.
+// Adds a kCommsSlot record to the operator that was just added. REQUIRES: not
+// inside a WriteScope.
 void AddComms(const at::RecordFunction& fn);
 
 }  // namespace stepscope

@@ -14,8 +14,8 @@
 namespace stepscope {
 namespace {
 
-// Cuts those of `ops` (one thread's, in pre-order) whose end is inexact, so
-// that all nest: no longer than what encloses them, over before what follows.
+// Cuts the ends of inexact `ops` (one thread's, in pre-order) so that all ops
+// nest: an op ends before its parent ends and before the next op begins.
 void CutToNest(std::span<const size_t> inexact, std::vector<Op>& ops) {
   std::vector<bool> is_inexact(ops.size(), false);
   for (size_t index : inexact) is_inexact[index] = true;
@@ -89,11 +89,11 @@ class Decoder {
   std::vector<Op> ops_;  // of the thread being decoded, in pre-order
   std::vector<Communication> communications_;
   std::vector<size_t> communication_ops_;
-  std::vector<size_t> inexact_;  // ops whose end is not what their thread saw
+  std::vector<size_t> inexact_;  // ops whose end their thread did not see
 };
 
-// The slots are walked in the order in which DecodeThread() meets them again,
-// so that the n-th stack here belongs to the n-th kStackSlot there.
+// Walks the slots in the same order as DecodeThread(), so that the n-th stack
+// here belongs to the n-th kStackSlot there.
 void Decoder::NameStacks(const Symbolizer& symbolize) {
   std::vector<std::vector<uint64_t>> stacks;
   for (const SlotThread& thread : log_.threads) {
@@ -127,8 +127,9 @@ void Decoder::NamePythonStacks() {
   }
 }
 
-// Rows are held back until the thread has been read to its end: what an inexact
-// end has to be cut to begins later, and stacks are matched over whole steps.
+// Rows are held back until the whole thread has been read, because the op that
+// an inexact end is cut to begins later, and stacks are matched over whole
+// steps.
 void Decoder::DecodeThread(const SlotThread& thread) {
   const RowId row = builder_.ThreadRow(log_.pid, thread.tid);
   if (thread.source_thread != 0) {
@@ -168,7 +169,8 @@ void Decoder::DecodeThread(const SlotThread& thread) {
   if (!inexact_.empty()) CutToNest(inexact_, ops_);
   matcher_.Match(ops_, samples_);
   for (const Op& op : ops_) builder_.Add(op);
-  // Last, so that a communication has the times of its op as cut above.
+  // Must come last, so that a communication gets the times of its op after the
+  // cut above.
   for (size_t i = 0; i < communications_.size(); ++i) {
     communications_[i].begin_ns = ops_[communication_ops_[i]].begin_ns;
     communications_[i].end_ns = ops_[communication_ops_[i]].end_ns;
@@ -176,7 +178,8 @@ void Decoder::DecodeThread(const SlotThread& thread) {
   }
 }
 
-// By address: a schema has one text, so the usual op needs no hash of its name.
+// Looked up by address, because a schema has only one text. The usual op then
+// needs no hash of its name.
 NameId Decoder::NameAt(const char* name) {
   const auto [it, is_new] = names_.try_emplace(name, 0);
   if (is_new) it->second = builder_.Intern(name);
@@ -204,7 +207,7 @@ void Decoder::AddOp(const Slot& slot, RowId thread) {
 }
 
 void Decoder::AddMemory(const Slot& slot, RowId thread) {
-  // kHostMemorySlot: on the CPU, which has no reserved total.
+  // A kHostMemorySlot is on the CPU, which has no reserved total.
   uint64_t totals[2] = {static_cast<uint64_t>(TailOf(slot)), 0};
   int64_t device = PackDevice(0, -1);
   if (TagOf(slot) == kMemorySlot) {
@@ -225,7 +228,8 @@ void Decoder::AddMemory(const Slot& slot, RowId thread) {
 void Decoder::AddInputs(const Slot& slot) {
   if (ops_.empty() || ops_.back().inputs != kNone) return;
   const std::span<const uint64_t> words((&slot + 1)->word, slot.word[2]);
-  // Most calls repeat the arguments of another one: compare raw words first.
+  // Most calls repeat the arguments of an earlier one, so compare the raw words
+  // first.
   const std::string_view bytes(reinterpret_cast<const char*>(words.data()),
                                words.size_bytes());
   const auto [it, is_new] = inputs_.try_emplace(bytes, kNone);

@@ -1,6 +1,7 @@
-// DecodeTorch(): the torch collector's slots to rows: ops with their arguments
-// and stacks, allocations and communications. A pure function of its input,
-// without LibTorch, that reads only the slots and the names they point to.
+// DecodeTorch(): turns the torch collector's slots into rows: ops with their
+// arguments and stacks, allocations and communications. A pure function of its
+// input, without LibTorch. It reads only the slots and the names that they
+// point to.
 #pragma once
 
 #include <stepscope/clock.h>
@@ -22,14 +23,14 @@ namespace stepscope {
 using Symbolizer = std::function<std::vector<std::vector<std::string>>(
     std::span<const std::vector<uint64_t>> stacks)>;
 
-// What decoding stacks needs besides the slots.
+// The data besides the slots that is needed to decode stacks.
 struct TorchStacks {
   Symbolizer symbolize = {};  // empty: C++ stacks are left out
   PythonSamples python = {};
   StackSteps steps = {};
 };
 
-// Records that the hooks do not write in the normal course.
+// Numbers of unusual records.
 struct TorchDecodeResult {
   int64_t bad_records = 0;      // contents that make no sense
   int64_t unfinished = 0;       // operators still open when the window closed
@@ -37,7 +38,8 @@ struct TorchDecodeResult {
   StackCounts stacks = {};
 };
 
-// Adds all rows to the builder. REQUIRES: every kOpSlot's name is still alive.
+// Adds all rows to the builder. REQUIRES: the names that kOpSlots point to are
+// still alive.
 TorchDecodeResult DecodeTorch(const SlotLog& log, const ClockMap& clock,
                               const TorchStacks& stacks, TraceBuilder& builder);
 

@@ -67,20 +67,22 @@ std::unique_ptr<at::ObserverContext> OnStart(const at::RecordFunction& fn) {
       note = NoteOf(outer, fn.scope());
       wants_stack = slot != nullptr && WantsStack(fn, name, outer);
     }
-    // Also where the record found no room: the end must find its begin.
+    // Push even if there was no room for the record, so that the end finds its
+    // start.
     scope.Push(&fn, slot, note);
     if (slot == nullptr) return nullptr;
     if constexpr (kShapes) AddInputs(scope, fn);
     is_comms = !name.has_schema && IsComms(fn);
-    // Read last here and first in OnEnd(), so that what recording takes lies
-    // outside of the operator.
+    // The clock is read last here and first in OnEnd(), so that the time for
+    // recording is not part of the operator.
     slot->word[0] = NowTicks();
     if (!wants_stack && !is_comms) [[likely]]
       return nullptr;
   }
-  // Rare, and it calls foreign code, so it runs outside the scope above.
-  // Meanwhile this thread records nothing else, but the window may close, and
-  // then the slot is gone. If it has not, the operator begins after this.
+  // Runs outside the scope above, because it is rare and calls foreign code.
+  // Meanwhile this thread records nothing else, but the window may close, which
+  // frees the slot. If the slot still exists, the operator's begin is set again
+  // afterwards.
   if (is_comms) AddComms(fn);
   if constexpr (kStacks) {
     if (wants_stack) TakeSample();
@@ -97,8 +99,9 @@ void OnEnd(const at::RecordFunction& fn, at::ObserverContext*) {
   if (Slot* slot = scope.Pop(&fn, now)) slot->word[1] = now;
 }
 
-// Whether operators may wait for a device: not before something was allocated
-// on it. Asking for the number of devices would start the driver.
+// True if operators may wait for a device, which is possible only after
+// something was allocated on it. The number of devices is not used, because
+// asking for it would start the driver.
 bool HasDeviceInUse() {
   const auto type = at::getAccelerator();
   if (!type.has_value()) return false;
@@ -128,8 +131,8 @@ at::RecordFunctionCallback::StartCallback StartFor(
 
 at::RecordFunctionCallback MakeTorchCallback(const TorchOptions& options) {
   ProbeNames();
-  // To know which operators wait for a device (torch_sampling.h). Without one
-  // the arguments would be collected for nothing.
+  // The arguments tell which operators wait for a device (torch_sampling.h).
+  // Without a device in use they would be collected for nothing.
   const bool may_wait = TakesSamples(options) && HasDeviceInUse();
   return at::RecordFunctionCallback(StartFor(options), &OnEnd)
       .needsInputs(options.record_shapes || may_wait)

@@ -10,12 +10,12 @@
 
 namespace stepscope {
 
-// The callback for these options, ready for at::addGlobalCallback().
+// Returns the callback for these options, ready for at::addGlobalCallback().
 at::RecordFunctionCallback MakeTorchCallback(const TorchOptions& options);
 
-// The time that recording adds to an operator, in nanoseconds: the hooks and
-// RecordFunction, measured now, without a trace in the open window. -1 if it
-// cannot be measured.
+// Measures the time that recording (hooks and RecordFunction) adds to an
+// operator, in nanoseconds. The measurement leaves no trace in the open window.
+// -1 if it cannot be measured.
 double MeasureOpCostNs(const TorchOptions& options);
 
 }  // namespace stepscope

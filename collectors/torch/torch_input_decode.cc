@@ -8,8 +8,8 @@
 namespace stepscope {
 namespace {
 
-// In torch's order. Source: c10/core/ScalarType.h and the names its TypeMeta
-// gives, which Kineto writes.
+// In torch's order. Source: c10/core/ScalarType.h, and the names from its
+// TypeMeta, which Kineto writes.
 constexpr std::array<std::string_view, 47> kDtypeNames = {
     "unsigned char",
     "signed char",
@@ -60,7 +60,7 @@ constexpr std::array<std::string_view, 47> kDtypeNames = {
     "c10::complex<c10::BFloat16>",  // from 2.15 on
 };
 
-// As IValue prints it: a whole number that fits 64 bits reads "2.", and the
+// Formats like IValue: a whole number that fits 64 bits reads "2.", and the
 // sign of zero is lost.
 std::string DoubleText(double value) {
   if (std::abs(value) < 0x1p63 && value == std::trunc(value)) {
@@ -82,7 +82,7 @@ std::string ValueText(InputTag tag, uint64_t word) {
   }
 }
 
-// Reads words in order; each read says whether there was one.
+// Reads words in order. Each read returns false if there is no further word.
 class WordReader {
  public:
   explicit WordReader(std::span<const uint64_t> words) : words_(words) {}
@@ -113,7 +113,7 @@ bool DecodeTensor(uint64_t first, WordReader& reader, TraceBuilder& builder,
   return !has_strides || reader.Take(dims, argument.strides);
 }
 
-// An element that is no tensor keeps its place, empty.
+// An element that is not a tensor keeps its place as an empty argument.
 bool DecodeTensorList(uint64_t first, WordReader& reader, TraceBuilder& builder,
                       Argument& argument) {
   argument.type = builder.Intern("TensorList");
@@ -134,7 +134,7 @@ bool DecodeTensorList(uint64_t first, WordReader& reader, TraceBuilder& builder,
   return true;
 }
 
-// One text for the whole list, as Kineto writes it.
+// Writes one text for the whole list, like Kineto.
 bool DecodeScalarList(uint64_t first, WordReader& reader, TraceBuilder& builder,
                       Argument& argument) {
   argument.type = builder.Intern("ScalarList");
@@ -177,13 +177,14 @@ bool DecodeArgument(uint64_t first, WordReader& reader, TraceBuilder& builder,
                          DoubleText(std::bit_cast<double>(imaginary)) + "j");
       return true;
     }
-    // Nothing is known of these but their place among the arguments.
+    // Only the position of these arguments is known.
     case InputTag::kNoTensor:
     case InputTag::kNone:
     case InputTag::kOther:
       return true;
   }
-  // Damaged words: every tag that a hook writes is above.
+  // Reached only with damaged words, because every tag that a hook writes is
+  // handled above.
   return false;
 }
 

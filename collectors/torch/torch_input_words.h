@@ -39,7 +39,7 @@ enum class InputTag : uint8_t {
 };
 
 inline constexpr uint8_t kHasStrides = 1;
-// The number of a list's elements that are kept.
+// The maximum number of a list's elements that are kept.
 inline constexpr size_t kMaxListElements = 64;
 
 constexpr uint64_t PackTensor(uint8_t dtype, uint8_t dims, uint8_t flags) {
@@ -51,14 +51,14 @@ constexpr uint64_t PackList(InputTag tag, InputTag element, uint32_t count) {
          uint64_t{count} << 32;
 }
 
-// The arguments as a row; false if the words are invalid, and then the
-// arguments before that place are kept. Types and values have the form that
-// Kineto writes.
+// Decodes the arguments into `inputs`. Returns false if the words are invalid,
+// and keeps the arguments before that place. Types and values have Kineto's
+// form.
 bool DecodeInputs(std::span<const uint64_t> words, TraceBuilder& builder,
                   OpInputs& inputs);
 
-// Kineto's name of a torch scalar type: "float", "c10::BFloat16"; "" if the
-// number is unknown.
+// Returns Kineto's name of a torch scalar type ("float", "c10::BFloat16"), or
+// "" if the number is unknown.
 std::string_view DtypeName(uint64_t dtype);
 
 }  // namespace stepscope

@@ -11,7 +11,7 @@
 namespace stepscope {
 namespace {
 
-// As Kineto, leave out longer lists of numbers.
+// Longer lists of numbers are left out, as in Kineto.
 constexpr size_t kMaxScalars = 30;
 
 class WordWriter {
@@ -34,9 +34,11 @@ class WordWriter {
   uint64_t* limit_;
 };
 
-// All return false, and have written nothing, if the words do not fit.
+// The Put functions return false, and write nothing, if the words do not fit.
 bool PutTensor(const at::TensorBase& tensor, WordWriter& out) {
   const c10::TensorImpl* impl = tensor.unsafeGetTensorImpl();
+  // Nested and symbolic tensors have no plain sizes, and asking for them would
+  // throw.
   if (!tensor.defined() || tensor.is_nested() ||
       impl->has_symbolic_sizes_strides()) {
     if (!out.Has(1)) return false;
@@ -44,6 +46,7 @@ bool PutTensor(const at::TensorBase& tensor, WordWriter& out) {
     return true;
   }
   const c10::IntArrayRef sizes = impl->sizes();
+  // The number of dimensions has eight bits (PackTensor()).
   if (sizes.size() > 0xff || !out.Has(1 + 2 * sizes.size())) return false;
   const bool has_strides = impl->layout() == at::kStrided;
   out.Put(PackTensor(static_cast<uint8_t>(tensor.scalar_type()),
@@ -59,7 +62,8 @@ bool PutTensorList(c10::ArrayRef<c10::IValue> list, WordWriter& out,
   const size_t count = std::min(list.size(), kMaxListElements);
   is_whole = count == list.size();
   if (!out.Has(1 + count)) return false;
-  // Through a copy: the first word has the count, which is known last.
+  // Written through a copy, because the first word contains the count, which is
+  // known only at the end.
   WordWriter body = out;
   body.Put(0);
   uint32_t kept = 0;
@@ -97,6 +101,7 @@ uint64_t ScalarWord(const c10::IValue& value, InputTag tag) {
 }
 
 bool PutScalar(const c10::IValue& value, WordWriter& out) {
+  // 3 words: room for the longest scalar, a complex number.
   if (!out.Has(3)) return false;
   const InputTag tag = ScalarTag(value);
   out.Put(static_cast<uint64_t>(tag));
@@ -111,6 +116,7 @@ bool PutScalar(const c10::IValue& value, WordWriter& out) {
 }
 
 bool PutList(c10::ArrayRef<c10::IValue> list, WordWriter& out) {
+  // An empty list reads "[]" for every type.
   const InputTag tag = list.empty()         ? InputTag::kInt
                        : list[0].isScalar() ? ScalarTag(list[0])
                                             : InputTag::kOther;
@@ -124,7 +130,7 @@ bool PutList(c10::ArrayRef<c10::IValue> list, WordWriter& out) {
   out.Put(
       PackList(InputTag::kScalarList, tag, static_cast<uint32_t>(list.size())));
   for (const c10::IValue& value : list) {
-    // A list has one type, but if it has not, nothing may throw here.
+    // A list should have one type. If it does not, nothing may throw here.
     out.Put(ScalarTag(value) == tag ? ScalarWord(value, tag) : 0);
   }
   return true;
@@ -148,8 +154,7 @@ bool PutArgument(const c10::IValue& value, WordWriter& out, bool& is_whole) {
 void AddInputs(WriteScope& scope, const at::RecordFunction& fn) {
   const c10::ArrayRef<const c10::IValue> inputs = fn.inputs();
   if (inputs.empty()) return;
-  // Room for the longest record is asked for once; Commit() gives back the
-  // rest.
+  // Asks once for the room of the longest record. Commit() gives back the rest.
   Slot* head = scope.Room(1 + SlotsForWords(kMaxRecordWords));
   if (head == nullptr) return;
   WordWriter out((head + 1)->word, kMaxRecordWords);
@@ -157,7 +162,7 @@ void AddInputs(WriteScope& scope, const at::RecordFunction& fn) {
   for (const c10::IValue& value : inputs) {
     bool is_whole = true;
     if (!PutArgument(value, out, is_whole)) {
-      // The whole arguments before it are kept.
+      // The complete arguments before this one are kept.
       is_cut = true;
       break;
     }

@@ -6,8 +6,8 @@
 
 namespace stepscope {
 
-// Adds a kInputsSlot record to the operator just added. Leaves out what does
-// not fit into a record, and counts that.
+// Adds a kInputsSlot record to the operator that was just added. Arguments that
+// do not fit into a record are left out and counted as a cut.
 void AddInputs(WriteScope& scope, const at::RecordFunction& fn);
 
 }  // namespace stepscope

@@ -21,8 +21,9 @@ using torch::profiler::impl::ProfilerConfig;
 using torch::profiler::impl::ProfilerState;
 using torch::profiler::impl::ProfilerStateBase;
 
-// LibTorch treats whatever is in PROFILER_STATE as one of its own profilers and
-// calls it, so this is one, which says that it is disabled.
+// LibTorch treats everything in PROFILER_STATE as one of its own profilers and
+// calls it. This class is therefore such a profiler, which reports that it is
+// disabled.
 class MemoryHook : public ProfilerStateBase {
  public:
   MemoryHook()
@@ -41,6 +42,8 @@ class MemoryHook : public ProfilerStateBase {
     if (!is_on_.load(std::memory_order_relaxed)) return;
     WriteScope scope;
     if (!scope) return;
+    // The usual event of a host allocator fits into one slot, because its
+    // device and its reserved total need not be written.
     if (device.is_cpu() && !device.has_index() && total_reserved == 0) {
       Slot* slot = scope.Reserve(1);
       if (slot == nullptr) return;
@@ -61,7 +64,7 @@ class MemoryHook : public ProfilerStateBase {
     slot[1] = {{total_allocated, total_reserved, 0, 0}};
   }
 
-  // A range of length 0 marks the place in the program.
+  // Records a range of length 0, which marks the place in the program.
   void reportOutOfMemory(int64_t bytes, size_t total_allocated,
                          size_t total_reserved, c10::Device device) override {
     if (!is_on_.load(std::memory_order_relaxed)) return;
@@ -93,7 +96,8 @@ absl::StatusOr<std::shared_ptr<MemoryHook>> StartMemoryHook() {
 }
 
 bool StopMemoryHook(const std::shared_ptr<MemoryHook>& hook) {
-  // Threads that inherited it may keep it longer; it records nothing from here.
+  // Threads that inherited the hook may keep it longer, but it records nothing
+  // from now on.
   hook->Stop();
   if (ThreadLocalDebugInfo::get(DebugInfoKind::PROFILER_STATE) != hook.get()) {
     return false;
@@ -101,8 +105,8 @@ bool StopMemoryHook(const std::shared_ptr<MemoryHook>& hook) {
   try {
     ThreadLocalDebugInfo::_pop(DebugInfoKind::PROFILER_STATE);
   } catch (const std::exception&) {
-    // Something else was pushed on top and is still there: the hook stays below
-    // it, and records nothing.
+    // Something else was pushed on top and is still there. The hook stays below
+    // it and records nothing.
   }
   return true;
 }

@@ -1,5 +1,5 @@
-// Records allocations and releases, which LibTorch's allocators report to the
-// profiler in the calling thread's debug info. Only one profiler can be there.
+// Records allocations and releases. LibTorch's allocators report them to the
+// profiler in the calling thread's debug info, where only one profiler can be.
 #pragma once
 
 #include <absl/status/statusor.h>
@@ -10,13 +10,13 @@ namespace stepscope {
 
 class MemoryHook;
 
-// Installs a hook for the calling thread; autograd's threads inherit it in each
-// backward pass. FailedPrecondition if another profiler is there.
+// Installs a hook for the calling thread. Autograd's threads inherit it in each
+// backward pass. FailedPrecondition if another profiler is installed.
 absl::StatusOr<std::shared_ptr<MemoryHook>> StartMemoryHook();
 
-// Removes the hook. False if it was gone: a debug scope that was open when it
-// started has closed and removed it, so events are missing; or this is another
-// thread.
+// Removes the hook. Returns false if it was gone already, because a debug scope
+// that was open when the hook started has closed and removed it; some events
+// are then missing. Also returns false on another thread.
 bool StopMemoryHook(const std::shared_ptr<MemoryHook>& hook);
 
 }  // namespace stepscope

@@ -14,7 +14,8 @@ constinit std::atomic<const char*> g_text_overload{nullptr};
 
 namespace {
 
-// The overload name of a record that is made here, and seen by nobody.
+// Returns the overload name of a record that is made here and seen by no other
+// callback.
 template <typename Name>
 const char* OverloadNameOf(Name name) {
   at::StepCallbacks callbacks(at::RecordFunction::currentThreadId(),
@@ -32,7 +33,8 @@ const char* OverloadNameOf(Name name) {
 }  // namespace
 
 void ProbeNames() {
-  // A schema without an overload, so that only its address can differ.
+  // A schema without an overload, so that the two names can differ only by
+  // address.
   const auto op = c10::Dispatcher::singleton().findSchema({"aten::relu", ""});
   if (!op.has_value()) return;
   const char* of_text = OverloadNameOf("text");

@@ -1,7 +1,7 @@
-// NameOf(): a RecordFunction's name, and whether an operator's schema owns it.
-// Such a name is never freed, so a pointer is enough; any other ends with its
-// scope and has to be copied. RecordFunction's interface does not say which it
-// is.
+// NameOf(): returns a RecordFunction's name, and whether an operator's schema
+// owns the name. A schema's name is never freed, so a pointer is enough. Any
+// other name ends with its scope and has to be copied. RecordFunction's
+// interface does not tell the two apart.
 #pragma once
 
 #include <ATen/core/function_schema.h>
@@ -19,14 +19,14 @@ struct OpName {
   bool has_schema;
 };
 
-// Finds the constant that AskedName() needs. Called before the hooks are
-// installed.
+// Finds the constant that AskedName() needs. Must be called before the hooks
+// are installed.
 void ProbeNames();
 
-// By the public interface: two calls into LibTorch, 5 ns on an operator whose
-// recording takes 100. All records that were named by a text have the same
-// constant as overload name, which ProbeNames() finds. If it is null every name
-// is copied, which is correct and slower.
+// Uses the public interface: two calls into LibTorch, which take 5 ns per
+// operator, where recording takes 100. All records that were named by a text
+// have the same constant as overload name, which ProbeNames() finds. If it is
+// null every name is copied, which is correct but slower.
 namespace internal {
 extern std::atomic<const char*> g_text_overload;
 }
@@ -36,9 +36,9 @@ inline OpName AskedName(const at::RecordFunction& fn) {
   return {fn.name(), of_texts != nullptr && fn.overload_name() != of_texts};
 }
 
-// For LibTorch versions whose RecordFunction is known: its private member says
-// it in 1 ns. An explicit instantiation may name a private member, and the
-// compiler checks its type.
+// For LibTorch versions whose RecordFunction is known: reads a private member,
+// which takes 1 ns. An explicit instantiation may name a private member, and
+// the compiler checks its type.
 #if TORCH_VERSION_MAJOR == 2 && TORCH_VERSION_MINOR <= 15
 namespace internal {
 using NameMember = std::variant<std::string, at::RecordFunction::schema_ref_t>;

@@ -27,7 +27,7 @@ using Taken = std::vector<std::pair<uint32_t, Traceback>>;  // by sample
 constexpr int32_t kMaxOpenCalls = 64;
 constexpr int32_t kMaxModuleText = 1024;
 
-// Part of Python's stable ABI.
+// These functions are part of Python's stable ABI.
 using IsInitialized = int (*)();
 using ThisThreadState = void* (*)();
 constinit std::atomic<ThisThreadState> g_this_thread_state{nullptr};
@@ -38,8 +38,8 @@ bool IsKnownToPython() {
   return state != nullptr && state() != nullptr;
 }
 
-// What hooks have taken in this window. Its lock is never held while the
-// interpreter's is asked for.
+// The samples that hooks have taken in this window. The mutex is never held
+// while the code waits for the interpreter's lock.
 struct Samples {
   std::mutex mutex;
   bool is_open = false;
@@ -50,7 +50,8 @@ struct Samples {
   PythonSamples named;
 };
 
-// Never destroyed: a thread may still take a sample when the process ends.
+// Never destroyed, because a thread may still take a sample when the process
+// ends.
 Samples& AllSamples() {
   static Samples* const samples = new Samples;
   return *samples;
@@ -80,7 +81,7 @@ std::string FrameText(const torch::unwind::Frame& frame) {
          "): " + frame.funcname;
 }
 
-// Empty if the frames cannot be named.
+// Returns an empty result if the frames cannot be named.
 torch::SymbolizedTracebacks TextsOf(const Taken& taken) {
   std::vector<torch::CapturedTraceback*> tracebacks;
   for (const auto& [number, traceback] : taken) {
@@ -89,7 +90,7 @@ torch::SymbolizedTracebacks TextsOf(const Taken& taken) {
   try {
     if (!tracebacks.empty()) return torch::symbolize(tracebacks);
   } catch (const std::exception&) {
-    // The operators have no stacks.
+    // The operators then have no stacks.
   }
   return {};
 }
@@ -109,8 +110,8 @@ void AddTexts(const Taken& taken, const torch::SymbolizedTracebacks& texts,
   }
 }
 
-// False if the process has no interpreter, or one that does not know the
-// calling thread.
+// False if the process has no interpreter, or if its interpreter does not know
+// the calling thread.
 bool FindPython() {
   const auto initialized =
       reinterpret_cast<IsInitialized>(dlsym(RTLD_DEFAULT, "Py_IsInitialized"));
@@ -120,8 +121,8 @@ bool FindPython() {
   return initialized != nullptr && initialized() != 0 && IsKnownToPython();
 }
 
-// True if the calling thread runs on behalf of Python. A C++ program may hold
-// an interpreter, too, for something else.
+// True if the calling thread was called from Python. A C++ program may also
+// contain an interpreter, for other purposes.
 bool IsCalledFromPython() {
   if (!FindPython()) return false;
   const torch::SymbolizedTracebacks here =
@@ -158,7 +159,8 @@ void AddPythonSample(bool with_modules) {
     if (with_modules) hook = samples.hook;
   }
   if (!with_stack && !hook) return;
-  // Both wait for the interpreter's lock, so ours is free meanwhile.
+  // Both calls wait for the interpreter's lock, so our mutex is not held
+  // meanwhile.
   Traceback traceback;
   if (with_stack) {
     traceback = torch::CapturedTraceback::gather(
@@ -169,7 +171,8 @@ void AddPythonSample(bool with_modules) {
   uint32_t number = 0;
   {
     const std::lock_guard lock(samples.mutex);
-    // Waiting for the interpreter may have taken until the next window.
+    // While this thread waited for the interpreter, the next window may have
+    // opened.
     if (!samples.is_open || samples.window != window) return;
     number = static_cast<uint32_t>(samples.named.calls.size());
     samples.named.calls.push_back(std::move(calls));
@@ -197,19 +200,21 @@ void NamePythonSamples() {
       calls.insert(open.begin(), open.end());
     }
   }
-  // The hook runs Python, so our lock is free while it does.
+  // The hook runs Python code, so our mutex is not held while it does.
   for (uint64_t call : calls) {
     PythonSamples::Module module = Describe(hook, call);
     const std::lock_guard lock(samples.mutex);
     samples.named.modules.insert_or_assign(call, std::move(module));
   }
+  // If only modules are recorded, samples have no traceback.
   std::erase_if(taken, [](const auto& sample) { return !sample.second; });
   const torch::SymbolizedTracebacks texts = TextsOf(taken);
   const std::lock_guard lock(samples.mutex);
   AddTexts(taken, texts, samples.named);
 }
 
-// Each call is described, or the hook would keep its modules for later.
+// Describes every call, because otherwise the hook would keep their modules for
+// later.
 std::string OpenModulePath(const ModuleHook& hook) {
   if (!FindPython()) return "";
   std::string path;

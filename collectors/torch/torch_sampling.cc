@@ -20,13 +20,14 @@ constinit std::atomic<uint64_t> g_waiting_names{0};
 
 namespace {
 
-// One operator in so many is looked at again.
+// After the sample step, about one in this many operators is checked.
 constexpr uint32_t kCheckEvery = 100;
-// The memory for stacks of one window: C++ stacks take up to 1 KiB of the event
-// buffers, Python's some hundred bytes outside of them.
+// Limits the memory for the stacks of one window. A C++ stack takes up to 1 KiB
+// of the event buffers, a Python stack some hundred bytes outside of them.
 constexpr int64_t kMaxSamples = 1 << 15;
 
-// Operators that wait for the device of their first argument, or for both.
+// Operators that wait for the device of their first argument or, if there is a
+// second name, for both.
 constexpr std::array<std::pair<const char*, const char*>, 12> kWaiting = {
     {{"aten::_local_scalar_dense", ""},
      {"aten::copy_", ""},
@@ -46,11 +47,13 @@ constinit std::atomic<const char*> g_copy{nullptr};
 constinit std::atomic<bool> g_takes_python{false};
 constinit std::atomic<int64_t> g_samples{0};
 
-// An operator that taking a sample runs (a finaliser's) takes none.
+// True while a sample is taken. Operators that run meanwhile (in a finaliser)
+// are not sampled.
 thread_local bool t_is_taking = false;
 thread_local uint64_t t_random = 0;
 
-// 1 to 199, so that no period of a step is met at the same place each time.
+// Returns a random number from 1 to 199, so that checks do not hit the same
+// place of every step.
 uint32_t NextCheck() {
   if (t_random == 0) t_random = static_cast<uint64_t>(NowTicks()) | 1;
   t_random ^= t_random << 13;
@@ -129,8 +132,9 @@ void TakeSample() {
       AddStack();
     }
   } catch (const std::exception&) {
-    // The operator has no stack. Not `...`: an interpreter that shuts down ends
-    // the thread by an exception of its own, which must pass.
+    // The operator then has no stack. Does not catch `...`, because an
+    // interpreter that shuts down ends the thread with its own exception, which
+    // must pass.
   }
   t_is_taking = false;
 }

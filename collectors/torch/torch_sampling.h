@@ -1,7 +1,7 @@
-// Whose stack is taken: in the sampled step, of every operator that is inside
-// no other one; afterwards, of one in a hundred of these, which shows whether
-// the steps run alike, and of every operator that makes the host wait for a
-// device, because there the line in the program is the finding.
+// Decides which operators get a stack. In the sample step, every top-level
+// operator. Afterwards, one in a hundred of these, which shows whether the
+// steps are alike. In both, every operator that makes the host wait for a
+// device, because for these the line in the program is the finding.
 #pragma once
 
 #include <ATen/record_function.h>
@@ -20,14 +20,15 @@ inline bool TakesSamples(const TorchOptions& options) {
   return options.with_stack || options.with_modules;
 }
 
-// What the hooks take from now on. Called before they are installed, on the
-// thread that trains. True if that is Python frames: Python has called it.
+// Sets what the hooks sample from now on. Must be called before they are
+// installed, on the training thread. Returns true if Python frames are sampled,
+// because the caller is Python.
 bool SetUpSampling(const TorchOptions& options);
 
 void SetStackStage(StackStage stage);
 
-// OpenOp::note of an operator or scope, from that of the one around it: not 0
-// if what runs inside it is inside an operator.
+// Returns OpenOp::note for an operator or scope, from the note of the one
+// around it. It is not 0 if code that runs inside is inside an operator.
 inline uint64_t NoteOf(uint64_t outer, at::RecordScope scope) {
   const bool is_operator = scope != at::RecordScope::BACKWARD_FUNCTION &&
                            scope != at::RecordScope::USER_SCOPE;
@@ -42,11 +43,12 @@ bool WantsStackSlow(const at::RecordFunction& fn, const OpName& name,
 inline uint64_t BitOfName(const char* name) {
   return uint64_t{1} << (reinterpret_cast<uintptr_t>(name) >> 4 & 63);
 }
-// Outermost operators of this thread until the next one is looked at again.
+// The number of top-level operators of this thread until the next check.
 inline thread_local uint32_t t_until_check = 0;
 }  // namespace internal
 
-// `outer`: the note of what is open around the operator.
+// True if the stack of the operator should be taken. `outer` is the note of the
+// operator or scope around it.
 inline bool WantsStack(const at::RecordFunction& fn, const OpName& name,
                        uint64_t outer) {
   const StackStage stage =
@@ -64,13 +66,13 @@ inline bool WantsStack(const at::RecordFunction& fn, const OpName& name,
   return internal::WantsStackSlow(fn, name, false);
 }
 
-// Adds a record of the stack, and in the sampled step of the modules, to the
-// operator just added. May wait for the interpreter's lock, if the thread is
-// one that the interpreter knows. REQUIRES: not inside a WriteScope.
+// Adds a record of the stack (in the sample step also of the modules) to the
+// operator that was just added. May wait for the interpreter's lock if the
+// interpreter knows the thread. REQUIRES: not inside a WriteScope.
 void TakeSample();
 
-// How many operators of all threads got no stack since the last call, because
-// so many had been taken. Any thread.
+// Returns how many operators of all threads got no stack since the last call
+// because the limit was reached. Any thread may call it.
 int64_t TakeUnsampled();
 
 }  // namespace stepscope

@@ -1,6 +1,7 @@
-// What the torch collector's hooks write into slots (stepscope/slot.h). An
-// operator's record is reserved when it starts, so records are in pre-order;
-// its end is filled in when it ends, and is 0 if it never did.
+// The records that the torch collector's hooks write into slots
+// (stepscope/slot.h). An operator's record is reserved when it starts, so
+// records are in pre-order. Its end is filled in when the operator ends, and is
+// 0 if it never did.
 //
 //   tag              word 0  word 1   word 2       word 3, upper 56 bits
 //   kOpSlot          begin   end      const char*  sequence number
@@ -14,8 +15,8 @@
 //   kPythonSlot      -       -        -            number of the sample
 //
 // The last four belong to the operator before them on the thread. A user scope
-// is the session's kRangeSlot. The key of a record that ends elsewhere is the
-// address of its RecordFunction.
+// is a kRangeSlot of the session. The key of a record that ends on another
+// thread is the address of its RecordFunction.
 #pragma once
 
 #include <stepscope/slot.h>
@@ -26,14 +27,14 @@
 
 namespace stepscope {
 
-// The usual operator: its schema owns the name, so a pointer is enough.
+// The usual operator. Its schema owns the name, so a pointer is enough.
 inline constexpr SlotTag kOpSlot =
     MakeSlotTag(kTorchSlots, 0, RecordLength::kOneSlot);
 inline constexpr SlotTag kTextOpSlot =
     MakeSlotTag(kTorchSlots, 1, RecordLength::kTexts);
 inline constexpr SlotTag kMemorySlot =
     MakeSlotTag(kTorchSlots, 2, RecordLength::kTwoSlots);
-// The usual allocation: on the CPU, which knows no reserved total.
+// The usual allocation: on the CPU, which has no reserved total.
 inline constexpr SlotTag kHostMemorySlot =
     MakeSlotTag(kTorchSlots, 3, RecordLength::kOneSlot);
 inline constexpr SlotTag kInputsSlot =
@@ -45,8 +46,9 @@ inline constexpr SlotTag kCommsSlot =
 inline constexpr SlotTag kPythonSlot =
     MakeSlotTag(kTorchSlots, 7, RecordLength::kOneSlot);
 
-// kTextOpSlot: OpKind in the lowest bit, above it RecordFunction's logical id
-// of the forward thread (small: they count up from 1), 0 if there is none.
+// kTextOpSlot: OpKind in the lowest bit, and above it RecordFunction's logical
+// id of the forward thread, or 0 if there is none. (These ids are small,
+// because they count up from 1.)
 constexpr uint32_t PackTextOp(bool is_backward, uint64_t forward_thread) {
   return (forward_thread < (uint64_t{1} << 31)
               ? static_cast<uint32_t>(forward_thread << 1)
@@ -54,8 +56,8 @@ constexpr uint32_t PackTextOp(bool is_backward, uint64_t forward_thread) {
          (is_backward ? 1 : 0);
 }
 
-// kMemorySlot's tail: device type in the low 8 bits, device index above (-1:
-// none).
+// The upper bits of kMemorySlot's word 3: device type in the low 8 bits, device
+// index above (-1: none).
 constexpr int64_t PackDevice(int device_type, int device) {
   return static_cast<int64_t>(device) * 256 + device_type;
 }

@@ -8,9 +8,9 @@ namespace {
 
 constexpr size_t kNoStep = ~size_t{0};
 
-// By op: its chain; 0 if it is an autograd node or inside another operator. A
-// chain is a hash of the names on the way to the op; its lowest bit is set, so
-// that it is never 0.
+// Returns the chain of each op; 0 for an autograd node or an op inside another
+// operator. A chain is a hash of the names on the way to the op. Its lowest bit
+// is set, so that it is never 0.
 std::vector<uint64_t> ChainsOf(std::span<const Op> ops) {
   struct Open {
     int64_t end_ns;
@@ -33,8 +33,8 @@ std::vector<uint64_t> ChainsOf(std::span<const Op> ops) {
   return chains;
 }
 
-// True if all calls of a chain have one stack and the same modules around them,
-// so that it does not matter which of them a call is.
+// True if all calls of a chain have the same stack and the same modules around
+// them, so that they need not be told apart.
 bool AreAlike(std::span<const StackSample> samples,
               const std::vector<std::vector<uint64_t>>& calls) {
   const auto of = [&](const StackSample& sample) {
@@ -49,7 +49,8 @@ bool AreAlike(std::span<const StackSample> samples,
 
 }  // namespace
 
-// 0 is the sampled step; kNoStep is before it.
+// Returns the number of the step: 0 is the sample step, and kNoStep is before
+// it.
 size_t StackMatcher::StepOf(int64_t begin_ns) const {
   if (begin_ns < steps_.sample_begin_ns) return kNoStep;
   if (steps_.sample_end_ns == 0 || begin_ns < steps_.sample_end_ns) return 0;
@@ -60,7 +61,8 @@ size_t StackMatcher::StepOf(int64_t begin_ns) const {
 void StackMatcher::Match(std::span<Op> ops,
                          std::span<const StackSample> samples) {
   if (std::ranges::none_of(samples, &StackSample::taken)) return;
-  // What was taken at an op itself counts; matching fills only the others.
+  // A stack that was taken at the op itself is used. Matching fills only the
+  // others.
   for (size_t i = 0; i < ops.size(); ++i) {
     if (samples[i].taken) ops[i].stack = samples[i].stack;
   }
@@ -80,7 +82,7 @@ void StackMatcher::Match(std::span<Op> ops,
       python_of_[i] = samples[i].python;
       continue;
     }
-    // Ops are in time order, so the step before is complete.
+    // Ops are in time order, so the previous step is complete.
     if (steps[i] != current)
       MatchStep(std::exchange(of_step, {}), ops, samples);
     current = steps[i];
@@ -125,7 +127,8 @@ void StackMatcher::MatchChain(std::span<const size_t> calls,
   }
   counts_.differs += differs;
   if (differs > 0) {
-    // Which of the others were swapped as well is not known.
+    // At least one call has another stack than expected. Which of the other
+    // calls do, too, is not known, so none of them gets a stack.
     counts_.unmatched += count;
     return;
   }
@@ -140,8 +143,9 @@ void StackMatcher::MatchChain(std::span<const size_t> calls,
   }
 }
 
-// A call of a module lasts from its first to its last operator: only
-// operators were looked at. It ends with its step.
+// Adds the ranges of modules. A call of a module lasts from its first to its
+// last operator, because only operators were sampled, and ends with its step at
+// the latest.
 void StackMatcher::AddModules(std::span<const Op> ops,
                               std::span<const size_t> steps) {
   struct OpenCall {
@@ -150,6 +154,7 @@ void StackMatcher::AddModules(std::span<const Op> ops,
   };
   std::vector<OpenCall> open;
   const auto close_to = [&](size_t depth) {
+    // A call that the hook did not describe has no name, so it is not added.
     for (; open.size() > depth; open.pop_back()) {
       if (open.back().range.name != 0) builder_.Add(open.back().range);
     }
@@ -162,7 +167,8 @@ void StackMatcher::AddModules(std::span<const Op> ops,
     const uint32_t sample = python_of_[i];
     if (sample >= python_.calls.size()) continue;
     const std::vector<uint64_t>& calls = python_.calls[sample];
-    // The outer calls that this op shares with the op before it go on.
+    // Calls that this op shares with the previous op, from the outermost on,
+    // continue.
     size_t same = 0;
     while (same < open.size() && same < calls.size() &&
            open[same].call == calls[same]) {

@@ -1,13 +1,13 @@
-// StackMatcher: gives the recorded steps' operators the stacks and modules that
-// were taken in one step only.
+// StackMatcher: gives the operators of the recorded steps the stacks and
+// modules that were taken in the sample step.
 //
-// A training loop runs the same operators in every step. So a stack is taken in
-// one step, for each operator that is inside no other operator, and belongs to
-// its chain (the autograd nodes around it, and its name) and its ordinal among
-// the operators of that chain on its thread in that step. The operator with the
-// same chain and ordinal in another step has the same stack, if that step runs
-// the chain as often. Stacks that were taken in other steps, too, show whether
-// that is so.
+// A training loop runs the same operators in every step, so stacks are taken in
+// one step only, for each top-level operator. A stack belongs to the operator's
+// chain (the names of the autograd nodes around it and its own name) and its
+// ordinal among the operators of that chain, on its thread, in that step. The
+// operator with the same chain and ordinal in another step gets the same stack,
+// if that step runs the chain equally often. Some stacks are also taken in
+// other steps, to check that they match.
 #pragma once
 
 #include <stepscope/trace_builder.h>
@@ -20,7 +20,7 @@
 
 namespace stepscope {
 
-// Python frames and modules that the hooks took, by number of the sample.
+// Python frames and modules that the hooks took, indexed by sample number.
 struct PythonSamples {
   struct Module {
     std::string path;
@@ -30,12 +30,12 @@ struct PythonSamples {
   std::vector<std::vector<uint32_t>> stacks;     // of frames, innermost first
   std::vector<std::vector<uint64_t>> calls;      // of modules, outermost first
   std::unordered_map<uint64_t, Module> modules;  // by call
-  int64_t unnamed = 0;  // samples without, for want of a thread to name them
+  int64_t unnamed = 0;  // samples that no thread could name
 };
 
-// The steps that the hooks know of, in nanoseconds since the epoch.
+// The steps that the hooks saw, in nanoseconds since the epoch.
 struct StackSteps {
-  int64_t sample_begin_ns = 0;        // 0: no step was looked at closely
+  int64_t sample_begin_ns = 0;        // 0: there was no sample step
   int64_t sample_end_ns = 0;          // 0: it did not end
   std::vector<int64_t> ends_ns = {};  // of the steps after it, ascending
 };
@@ -48,10 +48,10 @@ struct StackSample {
 };
 
 struct StackCounts {
-  int64_t matched = 0;    // operators with the stack of the sampled step
-  int64_t unmatched = 0;  // operators without, on threads that were sampled
-  int64_t checked = 0;    // operators whose stack was taken a second time
-  int64_t differs = 0;    // of these, with another one than expected
+  int64_t matched = 0;    // operators with a stack of the sample step
+  int64_t unmatched = 0;  // operators without one, on sampled threads
+  int64_t checked = 0;    // operators whose stack was taken twice
+  int64_t differs = 0;    // of these: another stack than expected
 };
 
 class StackMatcher {
@@ -67,7 +67,7 @@ class StackMatcher {
   const StackCounts& counts() const { return counts_; }
 
  private:
-  // Operators of one chain in one step, in order.
+  // For each chain, its operators in one step, in order.
   using Chains = std::unordered_map<uint64_t, std::vector<size_t>>;
 
   size_t StepOf(int64_t begin_ns) const;
@@ -83,7 +83,7 @@ class StackMatcher {
   TraceBuilder& builder_;
   StackCounts counts_;
   std::unordered_map<uint64_t, std::vector<StackSample>> known_;  // by chain
-  std::vector<uint32_t> python_of_;  // by op: whose modules it runs in
+  std::vector<uint32_t> python_of_;  // by op: the sample with its modules
 };
 
 }  // namespace stepscope

@@ -18,8 +18,8 @@ namespace {
 
 constexpr size_t kMaxFrames = 128;
 
-// Frames between the operator and the sampling, which are the same in all
-// stacks.
+// True for frames between the operator and the sampling, which are the same in
+// all stacks.
 bool IsOwnFrame(std::string_view function) {
   return function.find("torch::unwind::") != std::string_view::npos ||
          function.find("stepscope::") != std::string_view::npos ||
@@ -46,7 +46,8 @@ std::vector<std::string> FramesOf(
 
 std::vector<std::vector<std::string>> Symbolize(
     std::span<const std::vector<uint64_t>> stacks) {
-  // Each address once, because the stacks of a step share most of theirs.
+  // Look up each address only once, because the stacks of a step share most of
+  // them.
   std::vector<void*> addresses;
   for (const std::vector<uint64_t>& stack : stacks) {
     for (uint64_t address : stack) {
@@ -58,15 +59,15 @@ std::vector<std::vector<std::string>> Symbolize(
                   addresses.end());
   std::unordered_map<uint64_t, torch::unwind::Frame> named;
   try {
-    // "fast" reads the debug sections in this process; torch's default would
-    // start a child process.
+    // Mode "fast" reads the debug sections in this process. Torch's default
+    // mode would start a child process.
     const std::vector<torch::unwind::Frame> frames =
         torch::unwind::symbolize(addresses, torch::unwind::Mode::fast);
     for (size_t i = 0; i < frames.size(); ++i) {
       named.emplace(reinterpret_cast<uint64_t>(addresses[i]), frames[i]);
     }
   } catch (const std::exception&) {
-    // Without names the operators have no stacks.
+    // Operators whose frames have no names get no stack.
   }
   std::vector<std::vector<std::string>> result;
   for (const std::vector<uint64_t>& stack : stacks) {

@@ -5,13 +5,13 @@
 
 namespace stepscope {
 
-// Adds a kStackSlot record to the operator just added. REQUIRES: not inside
-// a WriteScope.
+// Adds a kStackSlot record to the operator that was just added. REQUIRES: not
+// inside a WriteScope.
 void AddStack();
 
-// Gives frames without those of the hooks and of RecordFunction. Any thread may
-// call it. It reads the debug sections of loaded files, which may take a second
-// the first time.
+// Returns a function that names frames and drops those of the hooks and of
+// RecordFunction. Any thread may call it. It reads the debug sections of loaded
+// files, which may take a second the first time.
 Symbolizer MakeTorchSymbolizer();
 
 }  // namespace stepscope

@@ -8,7 +8,8 @@
 namespace stepscope {
 namespace {
 
-// Files that people give by mistake, so that the message can say what they are.
+// The first bytes of files that people give by mistake, so that the message can
+// say what they are.
 struct Magic {
   std::string_view begin;
   const char* kind;
@@ -52,8 +53,8 @@ bool LooksLikeXSpace(std::string_view head) {
          front.find("Task Environment") != std::string_view::npos;
 }
 
-// What `head` looks like, in words for a message; empty if it could be the
-// beginning of JSON.
+// Returns what `head` looks like, in words for a message; "" if it could be the
+// start of JSON.
 std::string KindOf(std::string_view head) {
   if (head.empty()) return "an empty file";
   for (const Magic& magic : kMagic) {
@@ -72,7 +73,7 @@ std::string KindOf(std::string_view head) {
 
 absl::StatusOr<FileFormat> FormatOf(const std::string& path,
                                     BytesReader* bytes) {
-  // Enough to see past blanks and a byte order mark.
+  // This is enough to see past blanks and a byte order mark.
   constexpr size_t kHeadBytes = 4096;
   const std::string_view head = bytes->Head(kHeadBytes);
   if (head.empty() && !bytes->problem().empty()) {

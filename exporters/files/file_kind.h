@@ -1,4 +1,4 @@
-// Which format a file has, by its first bytes.
+// Recognises the format of a file by its first bytes.
 #pragma once
 
 #include <absl/status/statusor.h>
@@ -12,9 +12,10 @@ namespace stepscope {
 
 enum class FileFormat : uint8_t { kJson, kXSpace };
 
-// What the first bytes of `bytes` say, which is the file at `path` and stays to
-// be read from its beginning. Errors: InvalidArgument (the message says what
-// the file looks like instead), DataLoss (it cannot be decompressed).
+// Returns the format of the file at `path`, which `bytes` has opened. `bytes`
+// can still be read from its start afterwards. Errors: InvalidArgument (the
+// message says what the file looks like instead), DataLoss (it cannot be
+// decompressed).
 absl::StatusOr<FileFormat> FormatOf(const std::string& path,
                                     BytesReader* bytes);
 

@@ -10,8 +10,9 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// The names in `path` whose type `wanted` accepts, sorted, because a file
-// system lists a folder in any order. Links count as what they lead to.
+// Returns the names in `path` whose type `wanted` accepts. They are sorted,
+// because a file system lists a folder in any order. A link counts as what it
+// points to.
 template <typename Wanted>
 std::vector<std::string> EntriesOf(const fs::path& path, Wanted wanted) {
   std::vector<std::string> names;
@@ -26,7 +27,7 @@ std::vector<std::string> EntriesOf(const fs::path& path, Wanted wanted) {
   return names;
 }
 
-// Empty for files and folders.
+// Returns what a pipe, socket or device is; "" for files and folders.
 std::string_view OddKind(fs::file_type type) {
   switch (type) {
     case fs::file_type::fifo:

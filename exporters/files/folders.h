@@ -10,24 +10,26 @@
 
 namespace stepscope {
 
-// The folder of a log directory that is stepscope's own.
+// The name of stepscope's own folder in a log directory.
 inline constexpr const char* kOwnFolder = "stepscope";
 
-// The names of the folders in `path`, sorted; empty if it cannot be read.
+// Returns the names of the folders in `path`, sorted; empty if `path` cannot be
+// read.
 std::vector<std::string> FoldersIn(const std::filesystem::path& path);
-// The same of its files. Pipes, sockets and devices are not among them: opening
-// one may wait for ever.
+// Returns the names of the files in `path`, sorted. Leaves out pipes, sockets
+// and devices, because opening one may block for ever.
 std::vector<std::string> FilesIn(const std::filesystem::path& path);
-// The same of those, each with what it is: "a pipe", "a socket", "a device".
+// Returns the names of the pipes, sockets and devices in `path`, sorted, each
+// with what it is: "a pipe", "a socket", "a device".
 std::vector<std::pair<std::string, std::string>> PipesAndDevicesIn(
     const std::filesystem::path& path);
 
 bool IsFolder(const std::filesystem::path& path);
 
-// The number in "c12"; -1 for other names.
+// Returns the number in "c12"; -1 for other names.
 int32_t CycleOf(std::string_view name);
 
-// What a writer gives a file until it is complete (FileSink). It stays where
+// The ending of a file that FileSink has not completed. The file keeps it if
 // the process was killed.
 inline constexpr std::string_view kTemporaryEnding = ".tmp";
 
@@ -35,7 +37,8 @@ inline constexpr std::string_view kTemporaryEnding = ".tmp";
 // killed.
 bool IsUnfinished(const std::filesystem::path& folder);
 
-// Cycles of the folder of a run whose traces were written, in order.
+// Returns the cycles with any traces in the folder of a run, in ascending
+// order.
 std::vector<int32_t> CyclesOf(const std::filesystem::path& run);
 
 }  // namespace stepscope

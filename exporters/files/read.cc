@@ -1,5 +1,5 @@
-// From a path to a Trace: decompresses, looks at the content, and calls the
-// reader of that format.
+// Reads a path into a Trace: decompresses the file, recognises the format by
+// the content, and calls the reader of that format.
 #include <stepscope/read.h>
 
 #include <memory>

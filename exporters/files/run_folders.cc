@@ -23,7 +23,8 @@ namespace fs = std::filesystem;
 // Deeper folders are somebody's data, not runs.
 constexpr int kMostLevels = 4;
 
-// The number in "rank12.json.gz" and "rank12-7.json.gz"; -1 for other names.
+// Returns the number in "rank12.json.gz" and "rank12-7.json.gz"; -1 for other
+// names.
 int32_t RankInName(std::string_view name) {
   constexpr std::string_view kRank = "rank";
   if (!name.starts_with(kRank)) return -1;
@@ -33,7 +34,8 @@ int32_t RankInName(std::string_view name) {
   return rank;
 }
 
-// The traces that a profile wrote, by their names.
+// Returns the traces in `folder`, which stepscope wrote, sorted by the rank in
+// their names.
 std::vector<std::string> TracesOfWindow(const fs::path& folder) {
   std::vector<std::pair<int32_t, std::string>> found;
   for (const std::string& name : FilesIn(folder)) {
@@ -47,11 +49,12 @@ std::vector<std::string> TracesOfWindow(const fs::path& folder) {
   return paths;
 }
 
-// LOGDIR/stepscope/RUN.
+// Returns the run in LOGDIR/stepscope/RUN.
 FoundRun OwnRun(const fs::path& log_dir, const fs::path& folder) {
   const std::string run = folder.filename().string();
   FoundRun found;
-  // A view into `run`: what follows it numbers runs of the same second.
+  // A view into `run`. A number may follow it if two runs started in the same
+  // second.
   const std::string_view start = StartOfRun(run);
   found.start = std::string(start);
   found.name =
@@ -72,8 +75,8 @@ FoundRun OwnRun(const fs::path& log_dir, const fs::path& folder) {
   return found;
 }
 
-// Whether a folder may hold traces, by the names in it. A plain .json does not
-// count, because one would have to read it to know what it is.
+// True if the names in a folder suggest traces. A plain .json does not count,
+// because only its content would show what it is.
 bool MayHoldTraces(const fs::path& folder) {
   return std::ranges::any_of(FilesIn(folder), [](std::string_view name) {
     return name.ends_with(".json.gz") || name.ends_with(".json.zst") ||
@@ -122,7 +125,7 @@ absl::StatusOr<std::vector<FoundRun>> RunsIn(const std::string& dir) {
   fs::path place = fs::path(dir).lexically_normal();
   if (!place.has_filename()) place = place.parent_path();  // "dir/"
   std::vector<FoundRun> runs;
-  // Given LOGDIR/stepscope itself.
+  // `dir` may be LOGDIR/stepscope itself.
   if (place.filename() == kOwnFolder && place.has_parent_path())
     place = place.parent_path();
   FindRuns(place, 0, runs);

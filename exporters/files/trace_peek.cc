@@ -18,7 +18,8 @@
 namespace stepscope {
 namespace {
 
-// Reads the last bytes of an open file.
+// True if the last bytes of an open file can be the end of JSON, or if they
+// cannot be read.
 bool EndsLikeJson(int file) {
   constexpr off_t kTailBytes = 4096;
   struct stat about = {};

@@ -1,5 +1,5 @@
-// PeekTrace: what the header of a Chrome trace says about it, for choosing
-// among the files of a folder without reading them.
+// PeekTrace: reads only the header of a Chrome trace, for choosing among the
+// files of a folder.
 #pragma once
 
 #include <absl/status/statusor.h>
@@ -11,13 +11,13 @@ namespace stepscope {
 
 struct TracePeek {
   bool is_ours = false;
-  bool is_tb_flavour = false;  // ours: names altered for the plugin
-  // Its last bytes cannot be the end of JSON; never set for an archive, whose
-  // end shows nothing.
+  bool is_tb_flavour = false;  // ours, with names altered for the plugin
+  // True if the file's last bytes cannot be the end of JSON. Never set for a
+  // compressed file, whose last bytes do not show this.
   bool is_cut = false;
   int32_t rank = -1;
-  std::string run_id;  // ours
-  int32_t cycle = -1;  // ours
+  std::string run_id;  // only in our files
+  int32_t cycle = -1;  // only in our files
 };
 
 // Reads up to the first event. Errors: those of ReadTrace() for files that are

@@ -1,5 +1,5 @@
-// Several Traces in one Chrome trace: each with processes and arrows of its
-// own, all on one clock.
+// Writes several Traces into one Chrome trace: each with its own processes and
+// arrows, all on one clock.
 #include <stepscope/timeline.h>
 
 #include <utility>
@@ -13,7 +13,8 @@
 namespace stepscope {
 namespace {
 
-// Of each rank. The ids of arrows stay exact in a double for 2^21 ranks.
+// The ids reserved for each rank. For up to 2^21 ranks the ids of arrows are
+// exact in a double.
 constexpr int64_t kPidsOfRank = 1000;
 constexpr int64_t kArrowsOfRank = int64_t{1} << 32;
 

@@ -1,4 +1,4 @@
-// From a Trace to a file: opens the sink, calls the writer of the format, and
+// Writes a Trace to a file: opens the sink, calls the writer of the format, and
 // puts the file in place.
 #include <stepscope/export.h>
 
@@ -57,8 +57,8 @@ absl::Status WriteTrace(const Trace& trace,
   if (path.empty())
     return absl::InvalidArgumentError(
         "cannot write a trace: its path is empty; give a file name");
-  // A writer runs inside the training process, where nothing may be thrown into
-  // the program.
+  // A writer runs inside the training process, so it must not throw into the
+  // program.
   try {
     return WriteInto(trace, annotations, format, path, options);
   } catch (const std::exception& error) {  // out of memory, out of threads

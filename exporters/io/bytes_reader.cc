@@ -11,7 +11,7 @@
 namespace stepscope {
 namespace {
 
-// Large enough that a system call costs nothing beside decompression.
+// Large enough that system calls cost nothing compared with decompression.
 constexpr size_t kInputBytes = size_t{256} << 10;
 constexpr std::string_view kGzip = "\x1f\x8b";
 constexpr std::string_view kZstd = "\x28\xb5\x2f\xfd";
@@ -41,7 +41,7 @@ absl::StatusOr<std::unique_ptr<BytesReader>> BytesReader::Make(
   if (file == nullptr) return OpenError(path, errno);
   std::unique_ptr<BytesReader> reader(new BytesReader(file));
   reader->FillInput();
-  // By the content and not by the name: files are renamed.
+  // The content decides and not the name, because people rename files.
   const bool is_gzip = reader->left_.starts_with(kGzip);
   const bool is_zstd = reader->left_.starts_with(kZstd);
   if (is_zstd && !kHasZstd) {
@@ -73,7 +73,7 @@ bool BytesReader::FillInput() {
   return count > 0;
 }
 
-// Kept apart, so that Read() can give the same bytes again.
+// Keeps the bytes, so that Read() can return them again.
 std::string_view BytesReader::Head(size_t size) {
   head_.resize(size);
   head_.resize(ReadMore(head_.data(), size));
@@ -97,7 +97,7 @@ size_t BytesReader::ReadMore(char* out, size_t size) {
   return count;
 }
 
-// First the bytes that Make() has read, then directly from the file.
+// Returns first the bytes that Make() has read, then reads from the file.
 size_t BytesReader::ReadPlain(char* out, size_t size) {
   if (!left_.empty()) {
     const size_t count = std::min(size, left_.size());
@@ -113,7 +113,7 @@ size_t BytesReader::ReadPlain(char* out, size_t size) {
   return count;
 }
 
-// The first problem is the cause of those behind it.
+// Keeps the first problem, which is the cause of later ones.
 void BytesReader::SetProblem(Damage damage, std::string problem) {
   if (damage_ != Damage::kNone) return;
   damage_ = damage;
@@ -128,7 +128,7 @@ size_t BytesReader::ReadCompressed(char* out, size_t size) {
     const bool no_more = left_.empty() && !FillInput();
     if (no_more && !inside_) break;
     if (!inside_) {
-      // Anything but another member after the last one is padding.
+      // After the last member, anything but another member is padding.
       if (!decompressor_->Begins(left_)) break;
       decompressor_->Restart();
       inside_ = true;

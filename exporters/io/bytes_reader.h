@@ -27,26 +27,28 @@ class BytesReader {
   BytesReader(const BytesReader&) = delete;
   BytesReader& operator=(const BytesReader&) = delete;
 
-  // The first `size` bytes, or fewer if the file has fewer; Read() gives them
-  // again. Valid until the next call. REQUIRES: called before Read().
+  // Returns the first `size` bytes, or fewer if the file has fewer. Read()
+  // returns them again. Valid until the next call. REQUIRES: called before
+  // Read().
   std::string_view Head(size_t size);
 
   // Fills `out` with up to `size` bytes and returns how many. 0 means the end,
   // or that no more bytes can be read (see problem()).
   size_t Read(char* out, size_t size);
 
-  // The open file, for mapping; reading from it would disturb this reader.
+  // The open file, for mapping. Reading from it would disturb this reader.
   int file_number() const { return fileno(file_); }
   bool is_compressed() const { return decompressor_ != nullptr; }
-  // Bytes that Read() gave so far, and bytes of the file used for them.
+  // The bytes that Read() has returned so far, and how many bytes of the file
+  // they took.
   uint64_t offset() const { return offset_; }
   uint64_t file_offset() const { return file_offset_ - left_.size(); }
-  // What is wrong with the bytes that Read() gave.
+  // What is wrong with the bytes that Read() returned.
   enum class Damage : uint8_t {
     kNone,
-    kCut,       // they end early, as those of a file that was cut do
-    kInside,    // they end early, at bytes that make no sense
-    kWrongSum,  // all are there, but their checksum says that some are wrong
+    kCut,       // they end early, because the file does
+    kInside,    // they end early, before bytes that make no sense
+    kWrongSum,  // they are complete, but their checksum does not match
   };
   Damage damage() const { return damage_; }
   // The same in words; empty if nothing is wrong.
@@ -62,11 +64,11 @@ class BytesReader {
 
   std::FILE* file_;
   std::vector<char> input_;
-  std::string_view left_;  // of input_, not used yet
+  std::string_view left_;  // the part of input_ not used yet
   std::unique_ptr<Decompressor> decompressor_;
-  std::string head_;      // what Head() gave; Read() gives it first
-  size_t head_used_ = 0;  // of head_, by Read()
-  bool inside_ = false;   // a compressed member
+  std::string head_;      // what Head() returned; Read() returns it first
+  size_t head_used_ = 0;  // bytes of head_ that Read() has returned
+  bool inside_ = false;   // true inside a compressed member
   bool ended_ = false;
   uint64_t offset_ = 0;
   uint64_t file_offset_ = 0;  // bytes read from the file

@@ -17,6 +17,7 @@ class GzipDecompressor : public Decompressor {
   }
   const char* name() const override { return "gzip"; }
   bool Begins(std::string_view in) const override {
+    // Checks only the first byte, because the second may not be read yet.
     return in.starts_with('\x1f');
   }
   void Restart() override { inflateReset(&stream_); }
@@ -33,8 +34,8 @@ class GzipDecompressor : public Decompressor {
     step->room = stream_.avail_out;
     if (result == Z_STREAM_END) return State::kEnded;
     if (result == Z_MEM_ERROR) throw std::bad_alloc();
-    // zlib has no code for it, but these two texts, which it writes once all
-    // bytes are decompressed.
+    // zlib has no error code for a wrong checksum, only these two messages. It
+    // gives them after it has decompressed all bytes.
     const std::string_view why = stream_.msg != nullptr ? stream_.msg : "";
     if (result == Z_DATA_ERROR &&
         (why == "incorrect data check" || why == "incorrect length check")) {

@@ -13,6 +13,7 @@ class ZstdDecompressor : public Decompressor {
   bool Open() { return stream_ != nullptr; }
   const char* name() const override { return "zstd"; }
   bool Begins(std::string_view in) const override {
+    // Checks only the first byte, because the others may not be read yet.
     return in.starts_with('\x28');
   }
   void Restart() override { ZSTD_initDStream(stream_); }
@@ -35,7 +36,7 @@ class ZstdDecompressor : public Decompressor {
   std::string problem() const override { return problem_; }
 
  private:
-  // Its window is at most 128 MiB; larger ones are an error.
+  // By default its window is at most 128 MiB; a larger window is an error.
   ZSTD_DStream* stream_ = ZSTD_createDStream();
   std::string problem_;
 };

@@ -1,4 +1,4 @@
-// In builds without libzstd.
+// Replaces decompress_zstd.cc in builds without libzstd.
 #include "io/decompressor.h"
 
 namespace stepscope {

@@ -15,9 +15,9 @@ class Decompressor {
     kInside,    // in the middle of a member; wants more input or more room
     kEnded,     // the member has ended; another may follow
     kDamaged,   // see problem()
-    kWrongSum,  // a member has ended, but its checksum is another
+    kWrongSum,  // a member has ended, but its checksum does not match
   };
-  // Where one call reads and writes; both move forward.
+  // The input and the output of one call, which moves both forward.
   struct Step {
     std::string_view in;
     char* out = nullptr;
@@ -36,7 +36,7 @@ class Decompressor {
   virtual std::string problem() const = 0;
 };
 
-// Both return nullptr if there is no memory.
+// Both return nullptr if memory is short.
 std::unique_ptr<Decompressor> MakeGzipDecompressor();
 // Also nullptr in a build without libzstd, where kHasZstd is false.
 std::unique_ptr<Decompressor> MakeZstdDecompressor();

@@ -1,4 +1,4 @@
-// A Status from errno, whose message says what was tried, what came back and
+// Makes a Status from errno. Its message says what was tried, what failed and
 // what to do.
 #pragma once
 

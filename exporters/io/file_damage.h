@@ -10,10 +10,11 @@
 namespace stepscope {
 
 struct FileDamage {
-  // Of the bytes, and in words.
+  // What is wrong with the bytes, as a kind and in words.
   BytesReader::Damage damage = BytesReader::Damage::kNone;
   std::string problem;
-  // The content ends early, whatever the bytes say, because the file is ...
+  // True if the content ends early, even if the bytes show no damage. The
+  // message then says: the file is `cut_is`.
   bool is_cut = false;
   std::string cut_is = "truncated";
   // "the last event read ends at byte 12"; may be empty.
@@ -21,8 +22,8 @@ struct FileDamage {
 };
 
 // Adds one of the losses truncated-file, damaged-file (bytes in the middle make
-// no sense) and wrong-checksum, all of severity kError; none where the file is
-// whole.
+// no sense) and wrong-checksum, all with severity kError. Adds nothing if the
+// file is whole.
 void AddFileDamage(const FileDamage& file, TraceBuilder* builder);
 
 }  // namespace stepscope

@@ -20,8 +20,8 @@
 namespace stepscope {
 namespace {
 
-// Bounds the memory if the disk is slower than the writer: then HandOver()
-// waits.
+// The longest queue. It bounds the memory if the disk is slower than the
+// writer: HandOver() then waits.
 constexpr size_t kQueuedBlocks = 4;
 // Level 1 takes a third of the time of level 6; files are a tenth larger.
 constexpr int kGzipLevel = 1;
@@ -74,8 +74,8 @@ struct FileSink::Worker {
     }
   }
 
-  // Until zlib leaves room in `packed`: then it has taken all of the block, or,
-  // when finishing, has written its end.
+  // Calls zlib until it leaves room in `packed`: it has then taken the whole
+  // block or, when finishing, has written the end of the stream.
   void Compress(const std::string& block, int flush) {
     stream.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(block.data()));
     stream.avail_in = static_cast<uInt>(block.size());
@@ -107,14 +107,15 @@ struct FileSink::Worker {
           WriteBytes(block.data(), block.size());
         }
       }
-      // Its memory goes back to the writer, so that blocks are not allocated
-      // anew.
+      // Returns the block's memory to the writer, so that blocks need not be
+      // allocated again.
       block.clear();
       const std::lock_guard lock(mutex);
       try {
         spare.push_back(std::move(block));
       } catch (const std::bad_alloc&) {
-        // Nobody would catch it on this thread; the writer makes a new block.
+        // Nothing would catch the exception on this thread, and the writer can
+        // make a new block.
       }
     }
     if (gzip && error.load() == 0) Compress(std::string(), Z_FINISH);
@@ -132,6 +133,8 @@ absl::StatusOr<std::unique_ptr<FileSink>> FileSink::Make(
   if (worker->fd < 0) return FileError("create", path, errno);
   if (compression == Compression::kGzip) {
     constexpr int kGzipWindowBits = 15 + 16;
+    // With 9, zlib uses its largest tables (some 128 KiB more), which makes it
+    // faster.
     if (deflateInit2(&worker->stream, kGzipLevel, Z_DEFLATED, kGzipWindowBits,
                      9, Z_DEFAULT_STRATEGY) != Z_OK) {
       unlink(worker->temporary.c_str());
@@ -157,12 +160,12 @@ absl::StatusOr<std::unique_ptr<FileSink>> FileSink::Make(
 
 FileSink::FileSink(std::unique_ptr<Worker> worker)
     : worker_(std::move(worker)) {
-  // A block ends after the event that filled it, so it needs some room beyond.
+  // The event that fills a block goes beyond kBlockBytes, so reserve some more.
   block_.reserve(kBlockBytes + (64 << 10));
 }
 
 // Without Close() nothing is kept: the thread discards what is queued, and the
-// temporary file goes.
+// temporary file is removed.
 FileSink::~FileSink() {
   if (worker_->thread.joinable()) {
     worker_->error.store(ECANCELED);
@@ -206,6 +209,7 @@ absl::Status FileSink::Close() {
   const std::string& path = worker_->path;
   const char* what = "write";
   int error = worker_->error.load();
+  // Some file systems report only at close() that the disk is full.
   if (close(std::exchange(worker_->fd, -1)) != 0 && error == 0) error = errno;
   // rename() replaces the old file in one step, so a reader sees either the old
   // or the new one, never a part.

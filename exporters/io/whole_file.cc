@@ -12,8 +12,8 @@ namespace {
 
 constexpr size_t kBlockBytes = size_t{1} << 20;
 
-// The mapped bytes of a plain file; nullptr where it cannot be mapped (a pipe,
-// an empty file).
+// Maps a plain file and returns its bytes; nullptr if it cannot be mapped (a
+// pipe, an empty file).
 void* Map(int file, size_t* size) {
   struct stat about = {};
   void* mapped = MAP_FAILED;
@@ -40,6 +40,7 @@ absl::StatusOr<std::unique_ptr<WholeFile>> WholeFile::Make(
   std::string& read = file->read_;
   while (true) {
     const size_t before = read.size();
+    // A small archive may decompress to more memory than any machine has.
     if (before > most_bytes) {
       return absl::ResourceExhaustedError(
           "cannot read " + path + ": it decompresses to more than " +
@@ -61,8 +62,8 @@ WholeFile::~WholeFile() {
   if (mapped_ != nullptr) munmap(mapped_, bytes_.size());
 }
 
-// Only whole pages inside the part: its first and last page may hold something
-// else.
+// Releases only whole pages inside the part, because its first and last page
+// may also hold other bytes.
 void WholeFile::Release(std::string_view part) const {
   if (mapped_ == nullptr || part.empty()) return;
   const auto page = static_cast<uintptr_t>(sysconf(_SC_PAGESIZE));

@@ -19,9 +19,10 @@ class WholeFile {
   // The most that is decompressed by default, 2 GiB.
   static constexpr size_t kMostBytes = size_t{2} << 30;
 
-  // The file at `path`, which `reader` has opened, from its first byte;
-  // `reader` may go afterwards. REQUIRES: nothing but Head() was called on it.
-  // Errors: ResourceExhausted (it decompresses to more than `most_bytes`).
+  // Reads or maps the file at `path`, which `reader` has opened, from its first
+  // byte. `reader` may be destroyed afterwards. REQUIRES: nothing but Head()
+  // was called on `reader`. Errors: ResourceExhausted (the file decompresses to
+  // more than `most_bytes`).
   static absl::StatusOr<std::unique_ptr<WholeFile>> Make(
       const std::string& path, BytesReader* reader,
       size_t most_bytes = kMostBytes);
@@ -30,7 +31,7 @@ class WholeFile {
   WholeFile& operator=(const WholeFile&) = delete;
 
   std::string_view bytes() const { return bytes_; }
-  // As those of BytesReader.
+  // Mean the same as BytesReader's.
   BytesReader::Damage damage() const { return damage_; }
   const std::string& problem() const { return problem_; }
   // Tells the system that `part` of bytes() will not be read again soon, so
@@ -53,7 +54,7 @@ class ReleaseBehind {
   ReleaseBehind(const WholeFile& file, std::string_view part)
       : file_(file), from_(part.data()) {}
 
-  // What precedes `at` will not be read again soon.
+  // Call when the bytes before `at` will not be read again soon.
   void Passed(const char* at) {
     constexpr ptrdiff_t kStepBytes = 4 << 20;
     if (at - from_ < kStepBytes) return;

@@ -12,7 +12,7 @@
 
 namespace stepscope {
 
-// What stands for bytes that are not UTF-8: U+FFFD.
+// U+FFFD, which replaces bytes that are not UTF-8.
 inline constexpr std::string_view kReplacement = "\xEF\xBF\xBD";
 
 // JSON's white space.

@@ -9,12 +9,14 @@ namespace stepscope {
 namespace {
 
 constexpr size_t kGroup = 64;  // bytes that one step of the scan looks at
-// Events that are cut at a time. Those behind a damaged one are cut again: one
-// at first, then twice as many each time as nothing is wrong with them.
+// The most events that one scan cuts. Events after a damaged one must be cut
+// again. So after damage a scan cuts one event, the next scan twice as many,
+// and so on.
 constexpr size_t kMostBatch = 64;
-// How often a byte may be looked at, on the average of the file, and bytes that
-// may be in any case: where a file is damaged all over, each event may reach to
-// the end of the buffer, and all of them together take hours.
+// Limit the bytes that are scanned: kFreeLooks, plus kMostLooks times the bytes
+// read so far. Beyond this limit the reader does not go back any more. In a
+// file that is damaged all over, each event may reach to the end of the buffer,
+// and without a limit scanning all of them would take hours.
 constexpr uint64_t kMostLooks = 16;
 constexpr uint64_t kFreeLooks = uint64_t{64} << 20;
 
@@ -49,7 +51,7 @@ JsonEventsReader::JsonEventsReader(BytesReader* bytes, const Limits& limits)
 std::string_view JsonEventsReader::Next() {
   while (next_ready_ == ready_.size()) {
     if (searching_) {
-      // After damage nothing is scanned until an event seems to begin.
+      // After damage, scanning goes on where an event seems to begin.
       const size_t found = FindEventBegin(scanned_);
       if (found != kNowhere) {
         RestartAt(found);
@@ -81,12 +83,12 @@ std::string_view JsonEventsReader::Next() {
   return {buffer_.data() + last_.begin, last_.end - last_.begin};
 }
 
-// A missing quote turns strings and the rest inside out, so the scan may have
-// swallowed the events that follow. The check is whether the next event begins
-// where the scan expects it.
+// After a missing quote the scan takes strings for structure and structure for
+// strings, so it may have swallowed the events that follow. This checks whether
+// the next event begins where the scan expects it.
 void JsonEventsReader::Distrust() {
   const size_t found = FindEventBegin(last_.begin + 1);
-  // No other event follows: the one given is the last.
+  // No other event follows in the buffer.
   if (found == kNowhere) return;
   const bool as_expected = next_ready_ < ready_.size()
                                ? found == ready_[next_ready_].begin
@@ -113,11 +115,12 @@ void JsonEventsReader::RestartAt(size_t at) {
   scanned_ = at;
 }
 
-// The first place from `from` on that looks like the start of an event: an
-// object after a comma, a bracket or another object, with a key that events
+// Returns the first place from `from` on that looks like the start of an event:
+// an object after a comma, a bracket or another object, with a key that events
 // begin with.
 size_t JsonEventsReader::FindEventBegin(size_t from) {
-  // The last search has passed here: one damaged event after the other asks.
+  // Consecutive damaged events ask for the same place again, so the last answer
+  // is kept.
   if (sought_from_ <= from && from <= sought_begin_) return sought_begin_;
   sought_from_ = from;
   sought_begin_ = SearchEventBegin(from);
@@ -143,8 +146,8 @@ size_t JsonEventsReader::SearchEventBegin(size_t from) const {
   return kNowhere;
 }
 
-// Drops what was used and reads on; false if there is nothing more to read.
-// What stays in the buffer is the event that has begun but not ended.
+// Drops what was used and reads on; false if there is nothing more to read. An
+// event that has begun but not ended stays in the buffer.
 bool JsonEventsReader::Refill() {
   if (at_end_) return false;
   size_t keep = std::min(event_begin_, scanned_);
@@ -172,8 +175,8 @@ bool JsonEventsReader::Refill() {
   return true;
 }
 
-// At the end of the file the last group is padded with zeros, which have no
-// meaning.
+// True if there is a group to scan. At the end of the file the last group is
+// padded with zeros, which the scan ignores.
 bool JsonEventsReader::HasGroup() const {
   return place_ != Place::kDone &&
          (scanned_ + kGroup <= filled_ || (at_end_ && scanned_ < filled_));
@@ -225,8 +228,8 @@ void JsonEventsReader::KeepHeader(size_t end) {
   header_from_ = std::max(header_from_, end);
 }
 
-// Brackets outside strings are all the scan looks at: they decide where an
-// event begins and ends, whatever is in it.
+// The scan looks only at brackets outside strings, because they decide where an
+// event begins and ends.
 void JsonEventsReader::OnBracket(char bracket, size_t at) {
   const bool opens = bracket == '{' || bracket == '[';
   switch (place_) {

@@ -24,7 +24,7 @@ class JsonEventsReader {
     size_t event_bytes = size_t{8} << 20;  // a longer event is damage
     size_t header_bytes = size_t{64} << 20;
   };
-  // Readable bytes after every text that Next() gives.
+  // The number of readable bytes after every text that Next() returns.
   static constexpr size_t kPadding = 64;
 
   explicit JsonEventsReader(BytesReader* bytes)
@@ -32,13 +32,13 @@ class JsonEventsReader {
   // `bytes` must outlive the reader.
   JsonEventsReader(BytesReader* bytes, const Limits& limits);
 
-  // The text of the next event, "{...}"; empty when there are no more. Valid
-  // until the next call.
+  // Returns the text of the next event, "{...}", or "" if there are no more.
+  // Valid until the next call.
   std::string_view Next();
 
-  // Call if the event just given is not valid JSON: its end cannot be trusted
-  // either, as a quote may be missing. Goes back to the first place after its
-  // begin that looks like the start of an event.
+  // Call if the event that Next() returned is not valid JSON. A quote may be
+  // missing, so its end cannot be trusted either. Goes back to the first place
+  // after its start that looks like the start of another event.
   void Distrust();
 
   // True once `traceEvents` (or a top-level array) was found.
@@ -49,16 +49,16 @@ class JsonEventsReader {
   bool complete() const { return place_ == Place::kDone; }
   // Events that were skipped because their end could not be found.
   int64_t lost_events() const { return lost_events_; }
-  // Offset of the end of the last event given, in decompressed bytes.
+  // Offset of the end of the last event returned, in decompressed bytes.
   uint64_t offset() const { return last_end_; }
-  // Bytes that were looked at so far, each time counted: more than the file
-  // has where events could not be trusted.
+  // Bytes scanned so far. After a damaged event bytes are scanned again and
+  // count again, so this may exceed the size of the file.
   uint64_t looked_at_bytes() const { return looked_at_; }
 
-  // The top-level object with an empty `traceEvents`; of a truncated file,
-  // closed where the bytes end. REQUIRES: Next() gave an empty text.
+  // Returns the top-level object with an empty `traceEvents`. For a truncated
+  // file, returns header_before_events(). REQUIRES: Next() returned "".
   std::string header() const;
-  // The same without what follows the events.
+  // The same without the keys after the events.
   std::string header_before_events() const;
 
  private:
@@ -82,7 +82,7 @@ class JsonEventsReader {
 
   BytesReader* bytes_;
   const Limits limits_;
-  std::string buffer_;  // [0, filled_) is text, zeros behind it
+  std::string buffer_;  // [0, filled_) is text, followed by zeros
   size_t filled_ = 0;
   size_t scanned_ = 0;
   uint64_t base_ = 0;    // offset in the file of buffer_[0]
@@ -91,9 +91,9 @@ class JsonEventsReader {
   Place place_ = Place::kStart;
   bool in_string_ = false;
   bool escaped_ = false;  // the next character is escaped
-  int64_t depth_ = 0;     // of the header; inside the array: of the event
-  size_t event_begin_ = kNowhere;  // of an event that is not closed yet
-  bool searching_ = false;         // for the start of an event, after damage
+  int64_t depth_ = 0;     // open brackets of the header or of the event
+  size_t event_begin_ = kNowhere;  // start of an event not closed yet
+  bool searching_ = false;         // seeks the next event after damage
   // The last search in this buffer: where from, and what it found.
   size_t sought_from_ = kNowhere;
   size_t sought_begin_ = kNowhere;
@@ -105,7 +105,7 @@ class JsonEventsReader {
 
   std::string header_;
   size_t header_from_ = 0;   // first byte of the buffer not in header_
-  size_t header_split_ = 0;  // size of header_ where the events stood
+  size_t header_split_ = 0;  // where in header_ the events were
   bool found_events_ = false;
   bool is_array_ = false;  // no object around the events
   int64_t lost_events_ = 0;

@@ -13,8 +13,8 @@ namespace stepscope {
 
 namespace dom = simdjson::dom;
 
-// Reads a whole number, a real number (truncated), a flag, or text that is a
-// number. False if there is none.
+// Reads a whole number, a real number (truncated), a flag, or a number in text.
+// Returns false if there is none.
 template <typename Integer>
 bool GetInteger(dom::object object, std::string_view key, Integer* value) {
   dom::element element;

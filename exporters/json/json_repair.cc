@@ -13,7 +13,8 @@ bool IsHex(char c) {
          (c >= 'A' && c <= 'F');
 }
 
-// The bytes of the UTF-8 character at the start of `text`; 0 if it is invalid.
+// Returns the length of the UTF-8 character at the start of `text`; 0 if it is
+// invalid.
 size_t Utf8Length(std::string_view text) {
   const auto byte = [&](size_t at) {
     return at < text.size() ? static_cast<unsigned char>(text[at]) : 0u;
@@ -40,9 +41,9 @@ size_t Utf8Length(std::string_view text) {
   return 0;
 }
 
-// A backslash at `at` and what it escapes, or two backslashes if it escapes
-// nothing. Returns the bytes used. Names of files and kernels may have single
-// backslashes.
+// Appends the backslash at `at` with the character it escapes, or two
+// backslashes if it escapes nothing. Returns the number of bytes used. Names of
+// files and kernels may have single backslashes.
 size_t RepairEscape(std::string_view text, size_t at, std::string* out) {
   const char next = at + 1 < text.size() ? text[at + 1] : '\0';
   const std::string_view digits =
@@ -83,8 +84,8 @@ bool IsScalar(std::string_view word) {
 
 }  // namespace
 
-// One pass, two states: inside a string (escape what must not be there) and
-// outside (replace words that are no JSON, such as NaN).
+// Makes one pass with two states. Inside a string it escapes what must not be
+// there; outside it replaces words that are not JSON, such as NaN.
 std::string RepairJson(std::string_view text) {
   std::string out;
   out.reserve(text.size() + 16);

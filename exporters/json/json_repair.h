@@ -7,9 +7,10 @@
 
 namespace stepscope {
 
-// `text` with control characters and stray backslashes in strings escaped, bad
-// UTF-8 replaced by U+FFFD, NaN, Infinity and other bare words by null, and
-// commas before a closing bracket removed. Brackets and quotes stay.
+// Returns `text` with these repairs: control characters and stray backslashes
+// in strings are escaped, bad UTF-8 becomes U+FFFD, NaN, Infinity and other
+// bare words become null, and commas before a closing bracket are removed.
+// Brackets and quotes stay.
 std::string RepairJson(std::string_view text);
 
 }  // namespace stepscope

@@ -10,7 +10,7 @@
 namespace stepscope {
 namespace {
 
-// Bytes that stand for themselves in a JSON string. Names are nearly always
+// Marks the bytes that need no escape in a JSON string. Names are nearly always
 // plain ASCII, so whole runs of plain bytes are copied at once.
 constexpr std::array<bool, 256> MakePlain() {
   std::array<bool, 256> plain = {};
@@ -20,8 +20,8 @@ constexpr std::array<bool, 256> MakePlain() {
 }
 constexpr std::array<bool, 256> kPlain = MakePlain();
 
-// The length of the UTF-8 sequence at `at`, or 0 if it is invalid, as overlong
-// forms, surrogates and numbers beyond U+10FFFF are.
+// Returns the length of the UTF-8 sequence at `at`, or 0 if it is invalid.
+// Overlong forms, surrogates and numbers beyond U+10FFFF are invalid, too.
 size_t SequenceLength(std::string_view text, size_t at) {
   const auto byte = [&](size_t i) {
     return at + i < text.size() ? static_cast<uint8_t>(text[at + i]) : 0;
@@ -127,8 +127,8 @@ void AppendDouble(double value, std::string& out) {
   }
 }
 
-// Not as a double, whose shortest text would have digits that the float never
-// had: 0.1 would become 0.10000000149011612.
+// Does not convert to double, whose shortest text would have digits that the
+// float never had: 0.1 would become 0.10000000149011612.
 void AppendFloat(float value, std::string& out) {
   if (std::isfinite(value)) {
     AppendNumber(value, out);
@@ -137,7 +137,7 @@ void AppendFloat(float value, std::string& out) {
   }
 }
 
-// In integers, so that the decimals are exact.
+// Computes in integers, so that the decimals are exact.
 void AppendMicros(int64_t ns, std::string& out) {
   uint64_t rest = static_cast<uint64_t>(ns);
   if (ns < 0) {

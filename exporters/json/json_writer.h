@@ -13,17 +13,18 @@
 
 namespace stepscope {
 
-// `text` in quotes, escaped, appended to `out`.
+// Appends `text` to `out` in quotes, escaped.
 void AppendQuoted(std::string_view text, std::string& out);
-// `text` with invalid UTF-8 replaced by U+FFFD, for formats with other escapes.
+// Returns `text` with invalid UTF-8 replaced by U+FFFD, for formats with other
+// escapes.
 std::string ValidUtf8(std::string_view text);
 
 void AppendInt(int64_t value, std::string& out);
 void AppendUint(uint64_t value, std::string& out);
-// The shortest decimal text that reads back as the same number.
+// Both append the shortest decimal text that reads back as the same number.
 void AppendDouble(double value, std::string& out);
 void AppendFloat(float value, std::string& out);
-// Whole nanoseconds as microseconds with exactly three decimals.
+// Appends whole nanoseconds as microseconds with exactly three decimals.
 void AppendMicros(int64_t ns, std::string& out);
 
 class JsonWriter {
@@ -36,7 +37,7 @@ class JsonWriter {
   void OpenList() { Open('['); }
   void CloseList() { Close(']'); }
 
-  // `"key": `. REQUIRES: key needs no escaping.
+  // Appends `"key": `. REQUIRES: key needs no escaping.
   void Key(std::string_view key);
   // Appends the comma before all list items but the first.
   void Item();

@@ -44,8 +44,8 @@ auto WithTable(const Trace& trace, Table table, Visit&& visit) {
 
 }  // namespace
 
-// A merge of sorted tables. Rows come in runs of one table (a burst of
-// kernels), so the choice is made again only when another table's next row is
+// Merges sorted tables. Rows come in runs of one table (a burst of kernels), so
+// the next table is chosen again only when the next row of another table is
 // due.
 EventOrder::EventOrder(const Trace& trace) : trace_(trace) {
   for (size_t i = 0; i < static_cast<size_t>(Table::kCount); ++i) {
@@ -71,6 +71,8 @@ void EventOrder::Choose() {
   for (size_t i = 1; i < heads_.size(); ++i) {
     const Head& head = heads_[i];
     const Head& best = heads_[current_];
+    // If rows begin together, the longer one comes first, so that outer events
+    // precede the events they enclose.
     if (head.begin_ns < best.begin_ns ||
         (head.begin_ns == best.begin_ns && head.end_ns > best.end_ns)) {
       current_ = i;

@@ -56,27 +56,27 @@ class EventOrder {
   // The tables with rows left, in the order of Table.
   std::vector<Head> heads_;
   size_t current_ = 0;  // in heads_
-  // While the current table begins before this, it is the next one.
+  // The current table stays the next one while its next row begins before this.
   int64_t others_begin_ns_ = std::numeric_limits<int64_t>::min();
   Table table_ = Table::kStep;
   RowId row_ = kNone;
   int64_t begin_ns_ = 0;
 };
 
-// The first begin and the last end of all drawn rows and of the window; both 0
-// for an empty Trace.
+// The earliest begin and the latest end of all drawn rows and of the window;
+// both are 0 for an empty Trace.
 struct TimeSpan {
   int64_t begin_ns = 0;
   int64_t end_ns = 0;
 };
 TimeSpan SpanOf(const Trace& trace);
 
-// The lanes of one drawn row. Lane 0 takes every slice that nests in those it
-// has, the others take slices that would cross. REQUIRES: slices come by begin,
-// longer ones first.
+// Assigns the slices of one drawn row to lanes. A slice goes to the first lane
+// in which it nests, so lane 0 has most slices and the others have those that
+// would cross one of them. REQUIRES: slices come by begin, longer ones first.
 class Lanes {
  public:
-  // The lane the slice belongs on.
+  // Returns the lane of the slice.
   size_t Place(int64_t begin_ns, int64_t end_ns);
 
  private:

@@ -8,8 +8,7 @@
 
 namespace stepscope {
 
-// By the start of the word, in any case: Kineto writes "Pageable", we
-// "pageable".
+// Ignores case, because Kineto writes "Pageable" and we write "pageable".
 MemoryKind MemoryKindOf(std::string_view word) {
   constexpr std::pair<std::string_view, MemoryKind> kKinds[] = {
       {"pageable", MemoryKind::kPageable}, {"pinned", MemoryKind::kPinned},
@@ -26,7 +25,8 @@ MemoryKind MemoryKindOf(std::string_view word) {
   return MemoryKind::kUnknown;
 }
 
-// Skips what is no digit: Kineto writes "[1, 2, 3]", XSpaces have "1,2,3".
+// Skips all that is not a digit: Kineto writes "[1, 2, 3]", XSpaces have
+// "1,2,3".
 std::array<int32_t, 3> ReadThree(std::string_view list) {
   std::array<int32_t, 3> numbers = {0, 0, 0};
   const char* at = list.data();

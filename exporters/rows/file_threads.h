@@ -1,5 +1,5 @@
-// The process and thread numbers under which the host threads of a Trace stand
-// in a file. They are the program's own unless a viewer would misread them.
+// The process and thread numbers that the host threads of a Trace have in a
+// file. They are the program's own unless a viewer would misread them.
 #pragma once
 
 #include <stepscope/trace.h>
@@ -17,8 +17,8 @@ struct ThreadNumbers {
 // Thread numbers that no operating system gives out start here.
 inline constexpr int64_t kFirstExtraTid = 900'000'000;
 
-// One per row of threads(), in order, and one more for events whose thread is
-// not known. All are different.
+// Returns the numbers of each row of threads(), in order, and at the end those
+// for events whose thread is not known. All pairs are different.
 std::vector<ThreadNumbers> FileThreadsOf(const Trace& trace);
 
 }  // namespace stepscope

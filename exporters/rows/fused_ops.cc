@@ -9,6 +9,7 @@ namespace stepscope {
 const std::string& FusedOps::Of(NameId name) {
   uint32_t& at = index_[name];
   if (at == 0) {
+    // 0 means "not asked yet"; 1 is the empty text, which most names have.
     std::string text = FusedOpsInWords(trace_.name(name));
     at = 1;
     if (!text.empty()) {

@@ -1,5 +1,5 @@
-// FusedOps: the operators of compiled kernels in words, by interned name. Each
-// name is looked at once, because a Trace has few names and many events.
+// FusedOps: describes the operators of compiled kernels, by interned name. Each
+// name is parsed once, because a Trace has few names and many events.
 #pragma once
 
 #include <stepscope/trace.h>
@@ -17,13 +17,13 @@ class FusedOps {
   explicit FusedOps(const Trace& trace)
       : trace_(trace), index_(trace.name_count()) {}
 
-  // "add + relu (compiled)"; "" if the name is not that of a compiled kernel.
-  // Valid until the next call.
+  // Returns "add + relu (compiled)", for example; "" if the name is not that of
+  // a compiled kernel. Valid until the next call.
   const std::string& Of(NameId name);
 
  private:
   const Trace& trace_;
-  std::vector<uint32_t> index_;  // by NameId: in texts_, + 1; 0: not asked
+  std::vector<uint32_t> index_;  // by NameId: index in texts_ + 1; 0: unset
   std::vector<std::string> texts_ = {""};
 };
 

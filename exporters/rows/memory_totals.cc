@@ -4,8 +4,8 @@
 
 namespace stepscope {
 
-// First pass: how far below zero the sum of sizes falls is what must have been
-// allocated before the recording began.
+// The first pass finds how far the sum of sizes falls below zero. That many
+// bytes must have been allocated before the recording began.
 MemoryTotals::MemoryTotals(const Trace& trace) : trace_(trace) {
   std::map<Allocator, int64_t> sums;
   for (const Allocation& event : trace.allocations()) {
@@ -21,6 +21,7 @@ MemoryTotals::MemoryTotals(const Trace& trace) : trace_(trace) {
 MemoryTotals::Totals MemoryTotals::After(RowId row) {
   const Allocation& event = trace_.allocations()[row];
   const Allocator allocator = {event.device_type, event.device};
+  // Row 0 begins a new walk over the rows.
   if (row == 0) now_.clear();
   const auto [it, added] = now_.try_emplace(allocator);
   Totals& now = it->second;

@@ -23,8 +23,8 @@ class MemoryTotals {
     int64_t peak_bytes = 0;       // of allocated_bytes, so far
     bool counted = false;         // added up, not recorded
   };
-  // The totals after that row. REQUIRES: rows of allocations() come in order;
-  // row 0 starts again.
+  // Returns the totals after that row. REQUIRES: rows of allocations() come in
+  // order; row 0 starts again.
   Totals After(RowId row);
 
  private:

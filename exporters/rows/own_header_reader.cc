@@ -11,10 +11,10 @@
 namespace stepscope {
 namespace {
 
-// Visitor that sets each field of a row from the member of its name; a missing
-// one keeps its default, which is "unknown". The reader and the writer visit
-// the same list of fields, so a new field is read and written as soon as
-// row_fields.h has it.
+// Visitor that sets each field of a row from the JSON member of the same name.
+// If the member is missing, the field keeps its default, which is "unknown".
+// The reader and the writer visit the same list of fields, so a new field is
+// read and written as soon as row_fields.h has it.
 template <typename Row>
 struct FieldReader {
   dom::object object;
@@ -69,7 +69,7 @@ struct FieldReader {
       row.*member = static_cast<T>(value);
     }
   }
-  // Only ops have these, and ops are events, not part of the header.
+  // Only ops have these fields, and ops are events, not part of the header.
   template <typename M>
   void Inputs(const char*, M) {}
   template <typename M>
@@ -163,8 +163,9 @@ void ReadOwnHeader(const std::string& json, OwnHeader* header) {
   });
 }
 
-// A pass of its own over the JSON: these rows have times since the epoch and
-// may only be added once those of the events have been shifted to it.
+// Parses the JSON again instead of adding these rows in ReadOwnHeader(): their
+// times are since the epoch, so they may be added only after the times of the
+// events have been shifted to the epoch.
 void AddHeaderRows(const std::string& json, TraceBuilder* builder) {
   WithOurs(json, [&](dom::object ours) {
     ForEachObject(ours, "settings", [&](dom::object item) {

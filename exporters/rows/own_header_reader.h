@@ -27,12 +27,12 @@ struct OwnHeader {
   std::vector<Loss> losses;
 };
 
-// Reads the member "stepscope" of the object `json` into `header`, which stays
-// as it is if there is none. Damaged members keep their defaults.
+// Reads the member "stepscope" of the object `json` into `header`. Leaves
+// `header` unchanged if there is none. Damaged members keep their defaults.
 void ReadOwnHeader(const std::string& json, OwnHeader* header);
 
-// Adds the tables that the same object holds as rows (settings, host_usage,
-// loaders, streams, device_samples) to `builder`.
+// Adds the rows in the same object (settings, host_usage, loaders, streams,
+// device_samples) to `builder`.
 void AddHeaderRows(const std::string& json, TraceBuilder* builder);
 
 }  // namespace stepscope

@@ -9,8 +9,8 @@
 namespace stepscope {
 namespace {
 
-// Visitor that writes each field of a row as a member of the open object;
-// unknown ones are left out.
+// Visitor that writes each field of a row as a member of the open object.
+// Unknown fields are left out.
 template <typename Row>
 struct FieldJson {
   const Trace& trace;
@@ -63,7 +63,7 @@ struct FieldJson {
   void Choice(const char* key, M member, Texts) {
     json.Field(key, static_cast<int64_t>(row.*member));
   }
-  // Only ops have these two, and ops are events and not rows of the header.
+  // Only ops have these fields, and ops are events, not part of the header.
   template <typename M>
   void Inputs(const char*, M) {}
   template <typename M>

@@ -1,6 +1,6 @@
-// The header object "stepscope": what neither Kineto's dialect nor an XSpace
-// can say (docs/chrome_trace.md lists its keys). own_header_reader.h reads it
-// back.
+// Writes the header object "stepscope". It holds what neither Kineto's dialect
+// nor an XSpace can express (docs/chrome_trace.md lists its keys), and
+// own_header_reader.h reads it back.
 #pragma once
 
 #include <stepscope/trace.h>

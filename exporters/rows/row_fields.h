@@ -1,7 +1,7 @@
 // VisitFields<Row>(visitor): calls the visitor with each field of a kind of row
 // and its name, for code that writes, reads, compares or generates rows field
-// by field. Left out are the time of a row and the links that TraceBuilder
-// resolves (parent, forward, op, call, other).
+// by field. The time of a row and the links that TraceBuilder resolves (parent,
+// forward, op, call, other) are left out.
 //
 // A visitor has these members, each called with (const char* key, member
 // pointer):
@@ -286,8 +286,8 @@ void VisitFields(V&& v) {
   v.Text("name", &R::name);
 }
 
-// `devices` and `source` are left out: the first has rows of its own, the
-// second is where this copy was read from.
+// `devices` and `source` are left out: devices are rows of their own, and
+// `source` is the path from which this Trace was read.
 template <std::same_as<RunInfo> R, typename V>
 void VisitFields(V&& v) {
   v.Text("host", &R::host);

@@ -1,8 +1,9 @@
-// RowSequence: which rows of a Trace are in one line of a viewer, and in which
-// order, in about one byte per row.
+// RowSequence: the rows of a Trace in one line of a viewer, in order, stored in
+// about one byte per row.
 //
-// A line has the rows of each table in their order, so the table and the
-// distance from its previous row, which is nearly always small, identify a row.
+// Rows of one table stay in order within a line. So a row is stored as its
+// table and the distance from the line's previous row of that table, which is
+// nearly always small.
 #pragma once
 
 #include <stepscope/trace.h>
@@ -26,7 +27,8 @@ class RowSequence {
   using Rows = std::array<RowId, static_cast<size_t>(Table::kCount)>;
 
   // A byte has the table in its low half and the number of skipped rows in its
-  // high half. If that is kFar, the rest follows, seven bits per byte.
+  // high half. If that number is kFar, the rest of it follows, seven bits per
+  // byte.
   static constexpr uint8_t kFar = 15;
   static constexpr int kTableBits = 4;
   static_assert(static_cast<size_t>(Table::kCount) <= 1 << kTableBits);

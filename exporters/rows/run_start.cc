@@ -12,8 +12,9 @@ bool IsDigit(char c) { return c >= '0' && c <= '9'; }
 
 std::string_view StartOfRun(std::string_view run) {
   constexpr std::string_view kPattern = "0000_00_00_00_00_00";
-  // From the end: the user's name, which comes first, may contain a time too.
-  // Numbers may follow the time where two runs started in the same second.
+  // Searches from the end, because the user's name, which comes first, may
+  // contain a time, too. A number may follow the start if two runs started in
+  // the same second.
   for (size_t end = run.size(); end >= kPattern.size(); --end) {
     const size_t begin = end - kPattern.size();
     if (end < run.size() && run[end] != '_') continue;

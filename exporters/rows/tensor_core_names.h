@@ -1,5 +1,5 @@
-// Whether viewers recognise that a kernel uses Tensor Cores. kernel_class.h
-// decides which kernels do.
+// Tells whether viewers recognise that a kernel uses Tensor Cores.
+// kernel_class.h decides which kernels use them.
 //
 // XProf and the PyTorch plugin look for substrings from 2022, so they miss the
 // kernels that cuBLAS, cuDNN and CUTLASS launch on Hopper. Exporters append

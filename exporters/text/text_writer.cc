@@ -10,9 +10,9 @@
 namespace stepscope {
 namespace {
 
-// True if `text` can stand unquoted: at the end of a line, or as a value. The
-// reader (TraceFromText) splits at blanks and takes "key=" as a field, so a
-// name that could be read as one is quoted.
+// True if `text` can stand unquoted, as a value or as the name at the end of a
+// line. The reader (TraceFromText) splits at blanks and takes "key=" for a
+// field, so a name that looks like a field is quoted.
 bool IsPlain(std::string_view text, bool is_value) {
   if (text.empty() || text.front() == ' ' || text.back() == ' ') return false;
   for (char c : text) {
@@ -38,7 +38,8 @@ void AppendKey(std::string_view key, std::string& out) {
   out += '=';
 }
 
-// The name, which has no key and is never left out, or a text with its key.
+// Appends a text with its key, unless it is empty. The name has no key and is
+// never left out.
 void AppendKeyText(std::string_view key, std::string_view text,
                    std::string& out) {
   if (key == "name") {
@@ -50,8 +51,8 @@ void AppendKeyText(std::string_view key, std::string_view text,
   }
 }
 
-// Each type by its own function: the shortest text of a float is longer as a
-// double.
+// Each type has its own function, because the shortest text of a float is
+// longer if the float is converted to double.
 template <typename Number>
 void AppendAnyNumber(Number value, std::string& out) {
   if constexpr (std::is_same_v<Number, float>) {
@@ -75,16 +76,15 @@ void AppendNumbers(const Numbers& numbers, std::string& out) {
   }
 }
 
-// What types of C++ consist of. A type with other characters is quoted, because
-// the reader takes a bracket, a comma or "=" for what follows the type.
+// True for the usual characters of C++ types. A type with others is quoted,
+// because the reader takes a bracket, a comma or "=" for the end of the type.
 bool IsTypeChar(char c) {
   return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
          (c >= '0' && c <= '9') || c == '_' || c == ':' || c == '.';
 }
 
-// Visitor that appends the fields of a row that differ from a default row's.
-// Only what differs from the default is written: a row's line shows what a test
-// is about.
+// Visitor that appends the fields of a row that differ from a default row's, so
+// that a line shows what a test is about.
 template <typename Row>
 class FieldText {
  public:
@@ -139,6 +139,7 @@ class FieldText {
   template <typename M>
   void Choice(const char* key, M member, Texts texts) {
     const auto index = static_cast<size_t>(row_.*member);
+    // A value without a text is left out, because it could not be read back.
     if (row_.*member == default_.*member || index >= texts.size()) return;
     Key(key);
     out_ += texts[index];
@@ -191,6 +192,8 @@ class TextWriter {
   void Rows(const char* kind, std::span<const Row> rows) {
     for (const Row& row : rows) {
       Open(kind);
+      // Rows of a moment have one time, rows with a length have two, and rows
+      // of the header have none.
       if constexpr (requires { row.time_ns; }) {
         out_ += ' ';
         AppendInt(row.time_ns, out_);
@@ -240,7 +243,8 @@ void TextWriter::WriteThreads() {
   }
 }
 
-// Threads before the rows that name them by number, annotations last.
+// Writes threads before the rows that name them by number, and annotations
+// last.
 std::string TextWriter::Write(std::span<const Annotation> annotations) {
   Open("run");
   Fields(trace_.run());

@@ -13,7 +13,7 @@
 // or a control character, or could be taken for something else. `thread=K` is
 // the K-th row of threads(). Lists of numbers are separated by commas.
 // inputs=(...) lists arguments: type, [dims], {strides}, ="value", (elements),
-// each if there is one. stack=(...) lists quoted frames.
+// without the parts that are empty. stack=(...) lists quoted frames.
 // Empty lines and lines that start with # are ignored.
 #pragma once
 

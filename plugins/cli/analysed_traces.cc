@@ -21,8 +21,8 @@ std::string TextOf(const absl::Status& status) {
   return std::string(status.message().data(), status.message().size());
 }
 
-// The damage to the file that `loss` is, as it is said on standard error: the
-// report has the details. Empty for other losses.
+// Describes the damage to a file that `loss` stands for, as shown on standard
+// error. (The report has the details.) Empty for other losses.
 std::string DamageIn(const Loss& loss) {
   const std::string remedy = ". Copy it again, or record it again";
   if (loss.name == "truncated-file")
@@ -34,12 +34,12 @@ std::string DamageIn(const Loss& loss) {
   return "";
 }
 
-// What the paths stand for: traces, each once and not yet read, and the files
-// that turned out to be none.
+// The result of resolving paths: traces, each once and not yet read, and the
+// files that turned out not to be traces.
 struct FoundTraces {
   std::vector<AnalysedTrace> traces;
   std::vector<UnreadableFile> unreadable;
-  bool is_file = false;  // one file: nobody asked for the other ranks
+  bool is_file = false;  // one file, so the other ranks are not wanted
 };
 
 FoundTraces FindTraces(const Selection& selection, const OnError& on_error) {
@@ -63,6 +63,8 @@ FoundTraces FindTraces(const Selection& selection, const OnError& on_error) {
     const bool is_log_dir =
         fs::is_directory(fs::path(path) / "stepscope", error);
     for (const std::string& file : run->trace_files) {
+      // A file may be reached through two of the paths, or through a link. It
+      // is read only once, because a rank must not be counted twice.
       const fs::path canonical = fs::weakly_canonical(file, error);
       if (!seen.insert(error ? file : canonical.string()).second) continue;
       found.traces.push_back({.path = file,
@@ -94,6 +96,7 @@ absl::StatusOr<Selection> SelectionOf(const CommandWords& given) {
 
 std::string AdviceOf(const std::string& path) {
   const fs::path trace = path;
+  // Only in a profile's own folders are the two side by side.
   if (trace.parent_path().filename() != "trace") return "";
   const std::string name = trace.filename().string();
   const fs::path advice = trace.parent_path().parent_path() / "advice" /
@@ -118,8 +121,8 @@ AnalysedTraces AnalyseAll(const Selection& selection, const OnError& on_error,
       on_error(found.unreadable.back().why);
       continue;
     }
-    // Said on standard error as well: the report may be a file that nobody
-    // reads at once.
+    // Also printed on standard error, because the report may be a file that is
+    // not read at once.
     for (const Loss& loss : digests[i]->report.losses) {
       const std::string damage = DamageIn(loss);
       if (!damage.empty()) on_error(paths[i] + " " + damage);
@@ -127,6 +130,7 @@ AnalysedTraces AnalyseAll(const Selection& selection, const OnError& on_error,
     analysed.read.push_back(std::move(found.traces[i]));
     analysed.read.back().digest = *std::move(digests[i]);
   }
+  // For a single file the other ranks are not missed.
   if (found.is_file) return analysed;
   std::vector<const RunInfo*> runs;
   for (const AnalysedTrace& trace : analysed.read)
@@ -144,6 +148,8 @@ bool ChooseRank(int32_t rank, AnalysedTraces& traces, const OnError& on_error) {
   std::erase_if(traces.read, [&](const AnalysedTrace& trace) {
     return trace.report().run.rank != rank;
   });
+  // The report is about one rank, so the others need not be reported as
+  // missing.
   traces.missing.clear();
   if (!traces.read.empty()) return true;
   on_error("no trace of rank " + std::to_string(rank) + "; " +

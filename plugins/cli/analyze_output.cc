@@ -27,8 +27,8 @@ std::string RankName(const AnalysedTrace& result) {
   return name;
 }
 
-// What to call each of `results`: by rank, or by file where ranks do not tell
-// them apart.
+// Returns a name for each of `results`: its rank, or its file if ranks do not
+// distinguish them.
 std::vector<std::string> NamesOf(const std::vector<AnalysedTrace>& results) {
   std::set<int32_t> ranks;
   for (const AnalysedTrace& result : results)
@@ -41,8 +41,8 @@ std::vector<std::string> NamesOf(const std::vector<AnalysedTrace>& results) {
   return names;
 }
 
-// One line for a rank that is not printed in full: the full report of every
-// rank would hide what differs.
+// Returns one line for a rank that is not printed in full. Full reports of all
+// ranks would hide what differs between them.
 std::string Summary(const std::string& name, const Report& report) {
   std::string line = name + "  ";
   if (report.steps.count > 0) {
@@ -81,11 +81,13 @@ TextOptions OptionsFor(const AnalysedTrace& result,
   return options;
 }
 
-// Rank 0 (or the first trace) in full, and one line for each of the others.
+// Prints rank 0 (or the first trace) in full, and one line for each of the
+// others.
 std::string TextOfRanks(const std::vector<AnalysedTrace>& results,
                         const std::string& why_not,
                         const AnalysisOutput& output,
                         const Terminal& terminal) {
+  // Goes backwards, so that the first of several traces of rank 0 is used.
   size_t full = 0;
   for (size_t i = results.size(); i-- > 0;) {
     if (results[i].report().run.rank == 0) full = i;
@@ -115,6 +117,8 @@ std::string JsonOfRanks(const std::vector<AnalysedTrace>& results) {
   std::string text = "[\n";
   for (size_t i = 0; i < results.size(); ++i) {
     std::string object = ToJson(results[i].report());
+    // Drop the line end of the object, so that the comma directly follows its
+    // bracket.
     while (!object.empty() && object.back() == '\n') object.pop_back();
     text += (i == 0 ? "" : ",\n") + object;
   }
@@ -137,7 +141,7 @@ Report RunOf(const std::vector<AnalysedTrace>& results) {
   return AnalyzeRanks(digests);
 }
 
-// True if every trace is of another rank of a job of one size, even where they
+// True if all traces are different ranks of a job of one size, even if they
 // cannot be compared because no collective was recorded.
 bool AreRanks(const std::vector<AnalysedTrace>& results) {
   std::set<int32_t> ranks;
@@ -152,7 +156,7 @@ bool AreRanks(const std::vector<AnalysedTrace>& results) {
   return true;
 }
 
-// All ranks in one report.
+// Returns one report of all ranks.
 std::string RenderRun(const Report& run,
                       const std::vector<AnalysedTrace>& results,
                       const AnalysisOutput& output, const Terminal& terminal) {
@@ -167,6 +171,7 @@ std::string RenderRun(const Report& run,
       break;
   }
   TextOptions options = OptionsFor(results[0], output, terminal);
+  // The details beside the first trace are only about that rank.
   options.details_path = "";
   return ToText(run, options) +
          "full report of one rank: stepscope analyze --rank " +
@@ -176,6 +181,8 @@ std::string RenderRun(const Report& run,
 }  // namespace
 
 std::vector<Report> ReportsOf(const std::vector<AnalysedTrace>& results) {
+  // A gate must judge the report that is printed: one for the whole run, or one
+  // for each trace.
   if (results.size() > 1) {
     Report run = RunOf(results);
     if (run.ranks.why_not.empty()) return {std::move(run)};
@@ -186,8 +193,8 @@ std::vector<Report> ReportsOf(const std::vector<AnalysedTrace>& results) {
   return reports;
 }
 
-// Traces that are the ranks of one run become one report; else each has its
-// own.
+// Traces that are the ranks of one run become one report. Otherwise each trace
+// has its own report.
 absl::StatusOr<std::string> AnalysisText(const AnalysedTraces& traces,
                                          const AnalysisOutput& output) {
   const std::vector<AnalysedTrace>& results = traces.read;
@@ -195,6 +202,8 @@ absl::StatusOr<std::string> AnalysisText(const AnalysedTraces& traces,
   std::string why_not;
   if (results.size() > 1) {
     Report run = RunOf(results);
+    // Ranks of one job share a page even if they cannot be compared, because a
+    // page cannot show several reports.
     if (run.ranks.why_not.empty() ||
         (output.format == ReportFormat::kHtml && AreRanks(results))) {
       NameMissingRanks(traces.missing, run);

@@ -1,5 +1,5 @@
-// How `stepscope analyze` prints what it found: one report, one report of all
-// ranks of a job, or one per trace.
+// The output of `stepscope analyze`: one report, one report of all ranks of a
+// job, or one report per trace.
 #pragma once
 
 #include <absl/status/statusor.h>
@@ -13,7 +13,7 @@
 
 namespace stepscope {
 
-// The order of the choices of --format.
+// In the order of the choices of --format.
 enum class ReportFormat : uint8_t { kText, kJson, kMarkdown, kHtml };
 
 struct AnalysedTrace {
@@ -27,7 +27,7 @@ struct AnalysedTrace {
 // The traces of a selection that could be read.
 struct AnalysedTraces {
   std::vector<AnalysedTrace> read;
-  // The ranks of their job that are not among them, for NameMissingRanks().
+  // The ranks of the job that are not in `read`, for NameMissingRanks().
   std::map<int32_t, std::string> missing = {};
 };
 
@@ -38,12 +38,12 @@ struct AnalysisOutput {
   PageDetails page = {};  // kHtml: what it shows of one rank
 };
 
-// The report of all ranks if the traces are those of one job, else one for each
-// trace. REQUIRES: `results` is not empty.
+// Returns the report of all ranks if the traces belong to one job, else one
+// report for each trace. REQUIRES: `results` is not empty.
 std::vector<Report> ReportsOf(const std::vector<AnalysedTrace>& results);
 
-// The whole output. REQUIRES: traces.read is not empty. Errors: InvalidArgument
-// for a page of traces that do not belong to one job.
+// Returns the whole output. REQUIRES: traces.read is not empty. Errors:
+// InvalidArgument for a page of traces that do not belong to one job.
 absl::StatusOr<std::string> AnalysisText(const AnalysedTraces& traces,
                                          const AnalysisOutput& output);
 

@@ -21,14 +21,15 @@ const Option* Find(std::string_view name, std::span<const Option> known) {
 }
 
 absl::Status Unknown(const std::string& name, std::span<const Option> known) {
+  // --help is not in the tables of options, because every command has it.
   std::vector<std::string_view> names = {"--help"};
   for (const Option& option : known) names.push_back(option.name);
   return absl::InvalidArgumentError("unknown option '" + name + "'" +
                                     DidYouMean(name, names));
 }
 
-// The number of edits that turn one word into the other (Levenshtein), in one
-// row of the table.
+// Returns the number of edits that turn one word into the other (Levenshtein),
+// using one row of the table.
 size_t EditDistance(std::string_view a, std::string_view b) {
   std::vector<size_t> row(b.size() + 1);
   std::iota(row.begin(), row.end(), size_t{0});
@@ -57,11 +58,12 @@ absl::StatusOr<CommandWords> ParseCommandWords(
   bool options_ended = false;
   for (size_t at = 1; at < words.size(); ++at) {
     const std::string& word = words[at];
+    // A lone "-" is a path: standard input.
     if (options_ended || word == "-" || !word.starts_with("-")) {
       parsed.arguments.push_back(word);
       continue;
     }
-    // What follows is a path even if it begins with "-".
+    // Everything after "--" is a path, even if it starts with "-".
     if (word == "--") {
       options_ended = true;
       continue;
@@ -119,7 +121,7 @@ absl::StatusOr<int32_t> NumberOf(const CommandWords& words,
 std::string_view Nearest(std::string_view word,
                          std::span<const std::string_view> candidates) {
   std::string_view nearest;
-  // A third of the word may be wrong; beyond that a guess would be noise.
+  // Up to a third of the word may be wrong. Beyond that a guess would be noise.
   size_t least = std::max<size_t>(word.size() / 3, 1) + 1;
   for (std::string_view candidate : candidates) {
     const size_t distance = EditDistance(word, candidate);

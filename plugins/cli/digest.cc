@@ -38,6 +38,7 @@ class RankChoice {
   }
   void Take(int32_t rank, size_t index, PageDetails details) {
     const std::scoped_lock lock(mutex_);
+    // A lower rank has claimed the place meanwhile, and its drawing counts.
     if (lowest_ != std::pair{rank, index}) return;
     drawn_->found = true;
     drawn_->details = std::move(details);
@@ -71,6 +72,7 @@ absl::StatusOr<RankDigest> DigestOrThrow(const std::string& path, size_t index,
     return absl::InvalidArgumentError(path +
                                       " has no events: was anything recorded?");
   }
+  // Before the analysis, whose rules about threads and cores ask for them.
   trace->TellMachine(machine.cores, machine.threads);
   const int32_t rank = trace->run().rank;
   const bool is_drawn = choice.Claim(rank, index);
@@ -114,6 +116,7 @@ std::vector<absl::StatusOr<RankDigest>> DigestAll(
   };
   const size_t readers = std::min<size_t>(
       paths.size(), std::max(std::thread::hardware_concurrency(), 1u));
+  // This thread reads, too, so there is one less to start.
   std::vector<std::jthread> threads;
   try {
     for (size_t i = 1; i < readers; ++i) threads.emplace_back(work);

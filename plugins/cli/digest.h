@@ -11,25 +11,25 @@
 
 namespace stepscope {
 
-// What the user says about the machine of a recording; -1: nothing.
+// Facts about the recording's machine, given by the user; -1: not given.
 struct ToldMachine {
   int32_t cores = -1;
   int32_t threads = -1;  // per op on the CPU
 };
 
-// What a page shows of one rank beside the report.
+// The page's details of one rank, in addition to its report.
 struct DrawnRank {
   int32_t wanted = -1;  // the rank; negative: the lowest of all
   bool found = false;   // set by DigestAll()
   PageDetails details = {};
 };
 
-// The digest of each file, in the order of `paths`, or the error of
-// ReadTrace(), or ResourceExhausted where memory ran out, also for that Trace
-// alone, or InvalidArgument for a Trace without events. There are as many
-// threads as cores, and each holds one Trace at a time: memory grows with the
-// number of threads, and with the number of ranks only by their digests.
-// `drawn`, if not null, is filled, too.
+// Returns, in the order of `paths`, the digest of each file or an error: that
+// of ReadTrace(), ResourceExhausted if memory ran out (possibly only for that
+// Trace), or InvalidArgument for a Trace without events. There are as many
+// threads as cores, and each holds one Trace at a time. Memory therefore grows
+// with the number of threads; with the number of ranks only digests grow. If
+// `drawn` is not null, it is filled, too.
 std::vector<absl::StatusOr<RankDigest>> DigestAll(
     const std::vector<std::string>& paths, const ToldMachine& machine = {},
     DrawnRank* drawn = nullptr);

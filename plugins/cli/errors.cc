@@ -18,7 +18,7 @@ std::string_view MessageOf(const absl::Status& status) {
 
 }  // namespace
 
-// One line, for scripts; on a terminal no longer than that is wide.
+// Prints one line, for scripts. On a terminal, lines are broken at its width.
 void PrintError(std::string_view message) {
   const std::string line = "stepscope: " + Printable(message) + "\n";
   const std::string text = FitLines(line, TerminalColumns(STDERR_FILENO));

@@ -17,11 +17,11 @@ namespace {
 
 constexpr int kPassed = 0, kNoVerdict = 1, kFailed = 4;
 
-// The range of n values covers their median in 1 - 2 / 2^n of all cases: of
-// fewer than 6, less than 95 %.
+// The range of n values contains their median in 1 - 2 / 2^n of all cases. For
+// fewer than 6 values this is less than 95 %.
 constexpr int64_t kStepsForInterval = 6;
 
-// The number before `unit`; nothing if the text is another.
+// Returns the number before `unit`; nothing if the text has another form.
 std::optional<double> ReadNumber(std::string_view text, std::string_view unit) {
   if (!text.ends_with(unit)) return {};
   text.remove_suffix(unit.size());
@@ -33,8 +33,9 @@ std::optional<double> ReadNumber(std::string_view text, std::string_view unit) {
   return valid ? std::optional(number) : std::nullopt;
 }
 
-// How much longer the training thread was ready to run in the second trace, but
-// had no core: that is the machine's doing, not the program's.
+// Returns how much longer, in ms per step, the training thread of the second
+// trace was ready to run but had no core. The machine causes this, not the
+// program.
 double MoreContendedMs(const Comparison& comparison) {
   const auto row =
       std::ranges::find(comparison.causes, "contended", &ComparedTime::name);
@@ -46,9 +47,10 @@ GateVerdict NoVerdict(const std::string& why) {
   return {kNoVerdict, "no verdict: " + why};
 }
 
-// Severe whatever the gain turns out to be within its likely range.
+// True if the finding is severe for every gain within its likely range.
 bool IsSurely(FindingSeverity least, const Report& report,
               const Finding& finding) {
+  // 1e-9 prevents a division by zero for a report without a step time.
   const double share =
       finding.gain.low_ms / std::max(BaselineMs(report, finding), 1e-9);
   return finding.gain_kind == GainKind::kPredicted &&
@@ -92,9 +94,12 @@ GateVerdict JudgeComparison(const Comparison& comparison,
                      " steady steps in each trace, and one has " +
                      std::to_string(least) + "; record more steps");
   }
+  // Use the larger limit, because both must be exceeded.
   const double limit_ms =
       std::max(limits.frac * comparison.before.median_ms, limits.min_ms);
   const Gain& gained = comparison.measured;
+  // A gain is how much faster the second run is. If it is slower, gains are
+  // negative, and the smallest loss is -high.
   if (-gained.high_ms <= limit_ms) return {kPassed, ""};
   const double contended_ms = MoreContendedMs(comparison);
   if (-gained.high_ms - contended_ms <= limit_ms) {
@@ -114,6 +119,7 @@ absl::StatusOr<std::optional<FindingSeverity>> FailOnOf(
   if (!words.has("--fail-on")) return std::optional<FindingSeverity>();
   const auto severity = ChoiceOf(words, "--fail-on", kSeverityChoices);
   if (!severity.ok()) return severity.status();
+  // kSeverityChoices has no notes, so its first index is kLow.
   return std::optional(static_cast<FindingSeverity>(
       static_cast<size_t>(FindingSeverity::kLow) + *severity));
 }
@@ -122,6 +128,8 @@ GateVerdict JudgeReports(const std::vector<Report>& reports,
                          FindingSeverity least) {
   GateVerdict verdict;
   for (const Report& report : reports) {
+    // Do not stop here: another report may have a severe finding, which
+    // outranks this verdict.
     if (report.steps.count == 0 && verdict.status == kPassed)
       verdict = NoVerdict("the trace has no steps");
     for (const Finding& finding : report.findings) {

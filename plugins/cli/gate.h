@@ -1,5 +1,5 @@
-// Verdicts for scripts and CI: exit status 4 where a program became slower, or
-// has a severe finding, beyond what noise explains.
+// Verdicts for scripts and CI: exit status 4 if a program became slower, or has
+// a severe finding, by more than noise explains.
 #pragma once
 
 #include <absl/status/statusor.h>
@@ -16,39 +16,41 @@
 namespace stepscope {
 
 struct GateVerdict {
-  // 0 passed; 4 failed; 1 the traces allow no verdict.
+  // 0: passed; 4: failed; 1: the traces allow no verdict.
   int status = 0;
   // One line for standard error; empty if there is nothing to say.
   std::string why;
 };
 
-// What a comparison may lose.
+// How much slower the second run may be.
 struct SlowerLimits {
   double frac = 0;  // of the median step before
   double min_ms = 0;
 };
 
-// From --fail-over and --min-ms; empty where neither is given. Errors:
+// Reads --fail-over and --min-ms. Empty if neither is given. Errors:
 // InvalidArgument.
 absl::StatusOr<std::optional<SlowerLimits>> SlowerLimitsOf(
     const CommandWords& words);
 
-// Fails if the whole 95 % interval lies beyond both limits, also without the
-// time for which the second run had no core (cause `contended`). Of fewer than
-// 6 steady steps in a trace there is no such interval, and so no verdict.
+// Fails if the whole 95 % interval lies beyond both limits, even without the
+// time in which the second run had no core (cause `contended`). With fewer than
+// 6 steady steps in a trace there is no such interval, and therefore no
+// verdict.
 GateVerdict JudgeComparison(const Comparison& comparison,
                             const SlowerLimits& limits);
 
-// Of --fail-on.
+// The values of --fail-on.
 inline constexpr std::string_view kSeverityChoices[] = {"low", "medium", "high",
                                                         "critical"};
 
-// From --fail-on; empty where it is not given. Errors: InvalidArgument.
+// Reads --fail-on. Empty if it is not given. Errors: InvalidArgument.
 absl::StatusOr<std::optional<FindingSeverity>> FailOnOf(
     const CommandWords& words);
 
-// Fails if a finding with a predicted gain is as severe as `least`, and would
-// be at the low end of its likely range, too. Without steps: no verdict.
+// Fails if a finding with a predicted gain is at least as severe as `least`,
+// and would still be at the low end of its likely range. No verdict without
+// steps.
 GateVerdict JudgeReports(const std::vector<Report>& reports,
                          FindingSeverity least);
 

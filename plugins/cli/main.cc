@@ -32,7 +32,7 @@ int UnknownWord(const std::string& word) {
                       "'. Options come after a command, as in: stepscope "
                       "analyze --verbose PATH");
   }
-  // Somebody who has only a trace tries `stepscope trace.json` first.
+  // People who have only a trace try `stepscope trace.json` first.
   std::error_code error;
   if (std::filesystem::exists(word, error)) {
     return UsageError("'" + word +
@@ -45,8 +45,9 @@ int UnknownWord(const std::string& word) {
   return UsageError("unknown command '" + word + "'" + DidYouMean(word, names));
 }
 
-// `words` are the command's own name and what follows it.
+// `words` are the command's name and the words after it.
 int RunCommand(const Command& command, std::span<const std::string> words) {
+  // For commands of the Python package, this program has only the usage texts.
   if (command.run == nullptr &&
       std::ranges::find(words, kHelpOption.name) == words.end()) {
     PrintError(std::string(command.name) +
@@ -59,6 +60,7 @@ int RunCommand(const Command& command, std::span<const std::string> words) {
       ParseCommandWords(words, command.options);
   if (given.ok() && given->has("--help"))
     return WriteResult(UsageText(command, WidthFor("", kUsageColumns)), "");
+  // Only if arguments are paths: for `explain` a "-" is just a wrong ID.
   if (given.ok() && (command.completes == Arguments::kPaths ||
                      command.completes == Arguments::kTraceThenSettings)) {
     std::ranges::replace(given->arguments, std::string("-"),
@@ -103,6 +105,7 @@ Commands AllCommands() { return kCommands; }
 
 int main(int argc, char** argv) {
   const std::vector<std::string> words(argv + (argc > 0 ? 1 : 0), argv + argc);
+  // Set first, because the limit is computed from the memory that is free now.
   stepscope::LimitMemory();
   return stepscope::RunInMemory([&] { return stepscope::Run(words); });
 }

@@ -16,8 +16,8 @@
 namespace stepscope {
 namespace {
 
-// The number behind "Key:" in a file of such lines, in KiB there; -1 if it is
-// not there.
+// Reads the number behind "Key:", which the file gives in KiB. Returns bytes;
+// -1 if the key is missing.
 int64_t BytesOfKey(const std::string& path, std::string_view key) {
   std::ifstream file(path);
   std::string line;
@@ -33,14 +33,15 @@ int64_t BytesOfKey(const std::string& path, std::string_view key) {
   return -1;
 }
 
-// A file with one number; -1 for "max" and where it cannot be read.
+// Reads a file with one number. -1 for "max", and if the file cannot be read.
 int64_t NumberIn(const std::string& path) {
   std::ifstream file(path);
   int64_t number = -1;
   return file >> number ? number : -1;
 }
 
-// "0::/a/b" in /proc/self/cgroup: what is left of the tightest of /a/b, /a, /.
+// For "0::/a/b" in /proc/self/cgroup: returns the least memory left in /a/b, /a
+// and /.
 int64_t CgroupLeft(const std::string& root) {
   std::ifstream file(root + "proc/self/cgroup");
   std::string line;
@@ -49,6 +50,8 @@ int64_t CgroupLeft(const std::string& root) {
     if (!line.starts_with("0::/")) continue;
     std::string group = line.substr(3);
     while (true) {
+      // The limits of all groups above apply, too, so ask each group up to the
+      // root.
       const std::string folder = root + "sys/fs/cgroup" + group + "/memory.";
       const int64_t most = NumberIn(folder + "max");
       const int64_t used = NumberIn(folder + "current");
@@ -63,7 +66,7 @@ int64_t CgroupLeft(const std::string& root) {
   return left;
 }
 
-// The same of /proc/meminfo, of two keys together.
+// Returns the sum of two keys of a file such as /proc/meminfo.
 int64_t SumOf(const std::string& path, std::string_view a, std::string_view b) {
   const int64_t first = BytesOfKey(path, a);
   return first < 0 ? -1 : first + std::max<int64_t>(0, BytesOfKey(path, b));
@@ -89,6 +92,8 @@ MemoryState ReadMemoryState(const std::string& root) {
 }
 
 int64_t MemoryLimitOf(const MemoryState& state) {
+  // If there is more data than the machine has memory, a sanitizer has reserved
+  // address space, and no limit is useful.
   if (state.available < 0 || state.data_in_use < 0 ||
       state.data_in_use > state.machine) {
     return -1;
@@ -96,15 +101,18 @@ int64_t MemoryLimitOf(const MemoryState& state) {
   const int64_t free = state.cgroup_left < 0
                            ? state.available
                            : std::min(state.available, state.cgroup_left);
+  // RLIMIT_DATA also counts the memory that the process already has.
   return state.data_in_use + free;
 }
 
 void LimitMemory() {
   const int64_t most = MemoryLimitOf(ReadMemoryState("/"));
   const int64_t now = LimitNow();
+  // Keep a tighter limit that the user has set.
   if (most < 0 || (now >= 0 && now <= most)) return;
   rlimit limit = {};
   if (getrlimit(RLIMIT_DATA, &limit) != 0) return;
+  // Only the soft limit, so that children may raise theirs.
   limit.rlim_cur = std::min(limit.rlim_max, static_cast<rlim_t>(most));
   setrlimit(RLIMIT_DATA, &limit);
 }
@@ -125,7 +133,8 @@ int RunInMemory(const std::function<int()>& command) {
   try {
     return command();
   } catch (const std::bad_alloc&) {
-    // What the command held is free again.
+    // The command's memory is free again here, so there is room for the
+    // message.
     PrintError(OutOfMemoryError("the command did not finish"));
   } catch (const std::exception& error) {
     PrintError("the command did not finish: " + std::string(error.what()) +

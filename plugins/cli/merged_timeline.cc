@@ -24,8 +24,8 @@ struct RankToDraw {
   std::vector<TimelineArrow> arrows;
 };
 
-// The ranks that can be read, in the order of their numbers: a reader of the
-// file takes what comes first as the start of an arrow.
+// Returns the ranks that can be read, in the order of their numbers, because
+// viewers take the end that comes first in the file as the start of an arrow.
 std::vector<RankToDraw> ReadRanks(
     const std::vector<std::string>& paths, absl::Status& first_error,
     const std::function<void(const std::string&)>& on_error) {
@@ -49,8 +49,9 @@ std::vector<RankToDraw> ReadRanks(
   return ranks;
 }
 
-// From each member to the one that came last. An end that would lie at the end
-// of its event or beyond, as clocks never agree exactly, gets no arrow.
+// Adds arrows from each member of a collective to the member that came last.
+// Returns the number of collectives with arrows. Both ends must lie inside
+// their events, so events that are too short get no arrow.
 int64_t AddArrows(const std::vector<SharedCollective>& shared,
                   std::vector<RankToDraw>& ranks) {
   int64_t id = 0, joined = 0;
@@ -75,6 +76,7 @@ int64_t AddArrows(const std::vector<SharedCollective>& shared,
     };
     const RankCollective& target =
         ranks[last.first].digest.collectives[last.second];
+    // The event has no room for an end inside it.
     if (target.end_ns - target.begin_ns < 2) continue;
     ++joined;
     for (const auto& member : collective.members) {
@@ -83,7 +85,8 @@ int64_t AddArrows(const std::vector<SharedCollective>& shared,
       if (member == last || from.end_ns == from.begin_ns) continue;
       ++id;
       add(member, true, from.begin_ns);
-      // A nanosecond later: where ranks begin at once, the start comes first.
+      // A nanosecond later, so that the start comes first even if the ranks
+      // begin at the same time.
       add(last, false, target.begin_ns + 1);
     }
   }
@@ -102,6 +105,7 @@ absl::StatusOr<MergedTimeline> WriteMergedTimeline(
   merged.ranks = ranks.size();
   std::vector<RankDigest> digests;
   for (const RankToDraw& rank : ranks) digests.push_back(rank.digest);
+  // Needed only for the clock offsets. What the ranks wait for is not drawn.
   const RankComparison comparison = AnalyzeRanks(digests).ranks;
   merged.why_not = comparison.why_not;
   if (merged.why_not.empty()) {
@@ -117,6 +121,8 @@ absl::StatusOr<MergedTimeline> WriteMergedTimeline(
   }
   auto writer = TimelineWriter::Make(out, merged.residual_us);
   if (!writer.ok()) return writer.status();
+  // Read each trace a second time, one after the other, because all traces of a
+  // job together may not fit into memory.
   for (const RankToDraw& rank : ranks) {
     const absl::StatusOr<Trace> trace = ReadTrace(rank.path);
     if (!trace.ok()) return trace.status();  // it was readable just now

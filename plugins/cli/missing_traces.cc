@@ -9,10 +9,11 @@
 namespace stepscope {
 namespace {
 
-// A damaged header may name any number; no job is larger.
+// The limit is for damaged headers, which may contain any number.
 constexpr int32_t kMostRanks = 1'000'000;
 
-// 12 of "/job/rank12.json.gz" and of "/job/net_rank-12.json"; -1 without one.
+// Returns 12 for "/job/rank12.json.gz" and "/job/net_rank-12.json"; -1 if the
+// name has no rank.
 int32_t RankInName(std::string_view path) {
   constexpr std::string_view kWord = "rank";
   std::string_view name = path.substr(path.rfind('/') + 1);
@@ -45,6 +46,8 @@ std::map<int32_t, std::string> WhyMissing(
   std::map<int32_t, std::string> by_rank;
   for (const UnreadableFile& file : unreadable)
     by_rank.try_emplace(RankInName(file.path), file.why);
+  // -1 stands for files whose name has no rank. Any missing rank may be one of
+  // these files.
   std::string nothing = "has no trace in " + where;
   if (const auto any = by_rank.find(-1); any != by_rank.end())
     nothing += " that can be read: " + any->second;

@@ -1,4 +1,5 @@
-// Which ranks of a job have no trace among those that were read, and why.
+// Finds the ranks of a job that have no trace among those that were read, and
+// why.
 #pragma once
 
 #include <stepscope/logdir.h>
@@ -11,10 +12,11 @@
 
 namespace stepscope {
 
-// The other ranks of the job whose traces are `read`: rank -> why, as
-// NameMissingRanks() takes it. An unreadable file is of the rank that its name
-// has after "rank"; one without may be of any. `where`: the place that was
-// searched. Empty where the traces do not say how many ranks there are.
+// Returns the job's ranks that are not among the traces `read`: rank -> why, as
+// NameMissingRanks() takes it. An unreadable file belongs to the rank that its
+// name has after "rank"; without such a number it may be any rank. `where`: the
+// place that was searched. Empty if the traces do not say how many ranks there
+// are.
 std::map<int32_t, std::string> WhyMissing(
     const std::vector<const RunInfo*>& read,
     const std::vector<UnreadableFile>& unreadable, const std::string& where);

@@ -1,4 +1,4 @@
-// Reading the one trace that a command works on.
+// Reads the one trace that a command works on.
 #pragma once
 
 #include <absl/status/statusor.h>
@@ -15,12 +15,12 @@ namespace stepscope {
 // several traces (the message names the first).
 absl::StatusOr<Trace> ReadOneTrace(const std::string& path);
 
-// Reads the trace of `rank` that `path` stands for, or, where it is negative,
-// the first one. Errors: those above; NotFound if no trace is of that rank.
+// Reads the trace of `rank` in `path`; if `rank` is negative, the first trace.
+// Errors: those above; NotFound if no trace has that rank.
 absl::StatusOr<Trace> ReadRank(const std::string& path, int32_t rank);
 
-// Which ranks there are, for somebody who asked for another one. Those below 0
-// are of traces that do not name their rank.
+// Describes which ranks there are, for a user who asked for another one.
+// Numbers below 0 stand for traces that do not name their rank.
 std::string RanksThere(const std::vector<int32_t>& ranks);
 
 }  // namespace stepscope

@@ -26,13 +26,15 @@ absl::Status WriteError(const std::string& what, int error) {
   return absl::UnavailableError(message + "; check the disk and try again");
 }
 
-// Writes and closes; the first error, or 0.
+// Writes and closes the file. Returns the first error, or 0.
 int WriteAndClose(std::FILE* file, const std::string& text) {
   errno = 0;
+  // Flush here; otherwise a full disk would not be noticed until the process
+  // ends.
   const bool written =
       std::fwrite(text.data(), 1, text.size(), file) == text.size() &&
       std::fflush(file) == 0;
-  // A short write may leave errno at 0.
+  // After a short write errno may still be 0.
   int error = written ? 0 : (errno != 0 ? errno : EIO);
   if (file != stdout && std::fclose(file) != 0 && error == 0) error = errno;
   return error;
@@ -53,7 +55,7 @@ absl::Status WriteOut(const std::string& text, const std::string& path) {
     return error == 0 ? absl::OkStatus()
                       : WriteError("to standard output", error);
   }
-  // A pipe or a device is written to, never replaced.
+  // A pipe or a device is written to directly. It must not be replaced.
   struct stat about = {};
   if (stat(path.c_str(), &about) == 0 && !S_ISREG(about.st_mode)) {
     std::FILE* device = std::fopen(path.c_str(), "wb");
@@ -61,7 +63,8 @@ absl::Status WriteOut(const std::string& text, const std::string& path) {
     const int error = WriteAndClose(device, text);
     return error == 0 ? absl::OkStatus() : WriteError(path, error);
   }
-  // Written beside the file and renamed, so that a failure leaves no half file.
+  // Write a temporary file beside the target and rename it, so that a failure
+  // leaves no half-written file.
   const std::string temporary =
       path + ".tmp" + std::to_string(static_cast<long>(getpid()));
   std::FILE* file = std::fopen(temporary.c_str(), "wb");

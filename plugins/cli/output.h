@@ -1,4 +1,4 @@
-// Where the result of a command goes: the terminal, a pipe or a file.
+// Writes the result of a command to the terminal, a pipe or a file.
 #pragma once
 
 #include <absl/status/status.h>
@@ -9,16 +9,16 @@
 
 namespace stepscope {
 
-// The columns that a result written to `path` (as for WriteOut()) may take:
-// those of the terminal, or `otherwise` where it does not go to one.
+// Returns the columns that a result written to `path` (as in WriteOut()) may
+// take: those of the terminal, or `otherwise` if it does not go to a terminal.
 int WidthFor(const std::string& path, int otherwise);
 
-// Writes `text` to standard output, or, where `path` is neither empty nor "-",
-// to that file, which appears whole or not at all. Errors: PermissionDenied,
+// Writes `text` to the file `path` or, if `path` is empty or "-", to standard
+// output. A file appears completely or not at all. Errors: PermissionDenied,
 // NotFound, ResourceExhausted, Unavailable.
 absl::Status WriteOut(const std::string& text, const std::string& path);
 
-// The same as the end of a command: prints the error, if any, and returns the
+// For the end of a command: calls WriteOut(), prints an error, and returns the
 // exit status, 0 or 1.
 int WriteResult(const std::string& text, const std::string& path);
 

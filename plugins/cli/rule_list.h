@@ -1,11 +1,11 @@
-// The rules for programs.
+// The texts of all rules, for other programs.
 #pragma once
 
 #include <string>
 
 namespace stepscope {
 
-// As one JSON object (docs/json.md, "rules").
+// Returns all rules as one JSON object (docs/json.md, "rules").
 std::string RulesJson();
 
 }  // namespace stepscope

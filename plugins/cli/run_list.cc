@@ -17,11 +17,13 @@ namespace {
 
 constexpr size_t kWindowColumns = 6;
 
-// Fills in what the report at `path` says; leaves `listed` as it is if that
-// cannot be read.
+// Fills in the figures of the report at `path`. If it cannot be read, leaves
+// `listed` unchanged.
 void ReadReport(const std::string& path, ListedWindow& listed) {
   simdjson::dom::parser parser;
   simdjson::dom::element report;
+  // Set both figures or none, so that a damaged report does not look like one
+  // without steps.
   int64_t steps = 0;
   if (parser.load(path).get(report) || report["steps"]["count"].get(steps) ||
       report["steps"]["mean_ms"].get(listed.step_ms)) {
@@ -45,7 +47,8 @@ void ReadReport(const std::string& path, ListedWindow& listed) {
   listed.first_gain_ms = 0;
 }
 
-// ".../advice/rank3.json" -> ".../advice/rank3.html", if it is there.
+// Returns ".../advice/rank3.html" for ".../advice/rank3.json" if that file
+// exists.
 std::string PageBeside(const std::string& advice) {
   if (advice.empty()) return "";
   const std::filesystem::path page =
@@ -59,6 +62,7 @@ ListedWindow Look(RunWindow window) {
   for (const std::string& trace : window.traces) {
     listed.advice.push_back(AdviceOf(trace));
     listed.pages.push_back(PageBeside(listed.advice.back()));
+    // The first readable report is used for all ranks of the window.
     if (listed.steps < 0 && !listed.advice.back().empty())
       ReadReport(listed.advice.back(), listed);
   }
@@ -66,7 +70,7 @@ ListedWindow Look(RunWindow window) {
   return listed;
 }
 
-// "2026_01_31_14_05_09" as people write it.
+// Returns "2026_01_31_14_05_09" in the usual form for people.
 std::string StartInWords(std::string start) {
   if (start.empty()) return start;
   start[4] = start[7] = '-';
@@ -76,7 +80,8 @@ std::string StartInWords(std::string start) {
 }
 
 std::string WindowText(const ListedWindow& listed, std::string_view unit) {
-  // Only a profile's own folder holds the ranks of one job for sure.
+  // `unit` is "rank" only for a profile's own folder, because only such a
+  // folder is certain to have the ranks of one job.
   std::string text =
       Count(static_cast<int64_t>(listed.window.traces.size()), unit);
   if (listed.steps < 0)

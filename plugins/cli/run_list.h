@@ -1,5 +1,5 @@
-// What `stepscope list` prints: the runs of a folder, and of each window what
-// its report says first.
+// The output of `stepscope list`: the runs of a folder, and for each window the
+// main figures of its report.
 #pragma once
 
 #include <absl/status/statusor.h>
@@ -16,7 +16,7 @@ struct ListedWindow {
   // The report of each rank, as JSON and as a page; "" if there is none.
   std::vector<std::string> advice;
   std::vector<std::string> pages;
-  // From the first report; steps is -1 where there is none.
+  // From the first report; steps is -1 if there is no report.
   int64_t steps = -1;
   double step_ms = 0;
   std::string first_finding;  // "" if nothing is worth changing
@@ -29,10 +29,11 @@ struct ListedRun {
   std::vector<ListedWindow> windows;
 };
 
-// Errors: those of RunsIn(). Reports that cannot be read count as none.
+// Lists the runs of `dir`. Reports that cannot be read count as missing.
+// Errors: those of RunsIn().
 absl::StatusOr<std::vector<ListedRun>> ListRuns(const std::string& dir);
 
-// For a terminal; as one JSON object (docs/json.md, "list").
+// As text for a terminal, and as one JSON object (docs/json.md, "list").
 std::string ToText(const std::vector<ListedRun>& runs, const std::string& dir);
 std::string ToJson(const std::vector<ListedRun>& runs, const std::string& dir);
 

@@ -11,11 +11,12 @@
 namespace stepscope {
 namespace {
 
-// Terminal columns; escape sequences of colours take none.
+// Counts terminal columns. Escape sequences of colours take none.
 size_t ShownColumns(std::string_view text) {
   size_t columns = Columns(text);
   for (size_t at = text.find('\x1b'); at != std::string_view::npos;
        at = text.find('\x1b', at + 1)) {
+    // Colours are the only sequences that are printed; they end with an "m".
     const size_t end = text.find('m', at);
     if (end == std::string_view::npos) break;
     columns -= end + 1 - at;
@@ -23,8 +24,8 @@ size_t ShownColumns(std::string_view text) {
   return columns;
 }
 
-// The columns before a line's text: up to the last two blanks in a row of its
-// first ones, else its indentation.
+// Returns the columns before a line's text: up to the last pair of blanks
+// within its first `most` columns, or else its indentation.
 size_t LabelColumns(std::string_view line, size_t most) {
   const size_t gap = line.substr(0, most).rfind("  ");
   const size_t text =
@@ -34,17 +35,19 @@ size_t LabelColumns(std::string_view line, size_t most) {
              : ShownColumns(line.substr(0, text));
 }
 
-// `line` broken at blanks, as few of them as possible.
+// Appends `line`, broken at blanks as rarely as possible.
 void AddFitted(std::string_view line, size_t width, std::string& out) {
   const size_t indent = LabelColumns(line, width / 2);
   size_t used = 0;
   bool is_first = true;
   while (!line.empty()) {
-    // A word, with the blanks in front of it.
+    // The next word, with the blanks before it.
     const size_t word = std::min(line.find_first_not_of(' '), line.size());
     const size_t end = std::min(line.find(' ', word), line.size());
     const std::string_view piece = line.substr(0, end);
     const size_t columns = ShownColumns(piece);
+    // `used > indent` keeps a word that is wider than the terminal from being
+    // pushed from line to line.
     if (!is_first && used > indent && used + columns > width) {
       out += '\n' + std::string(indent, ' ');
       out += piece.substr(word);
@@ -64,7 +67,7 @@ void AddFitted(std::string_view line, size_t width, std::string& out) {
 Terminal TerminalOfStdout() {
   Terminal terminal;
   if (isatty(STDOUT_FILENO) == 0) return terminal;
-  // https://no-color.org: any value but an empty one counts.
+  // https://no-color.org: any value except an empty one counts.
   const char* no_color = std::getenv("NO_COLOR");
   const char* term = std::getenv("TERM");
   terminal.color = (no_color == nullptr || *no_color == '\0') &&
@@ -75,7 +78,8 @@ Terminal TerminalOfStdout() {
 }
 
 int TerminalColumns(int descriptor) {
-  // Longer lines are hard to read, and in less than 40 columns nothing fits.
+  // The limits: lines of more than 160 columns are hard to read, and in fewer
+  // than 40 nothing fits.
   winsize size = {};
   if (isatty(descriptor) == 0 || ioctl(descriptor, TIOCGWINSZ, &size) != 0 ||
       size.ws_col == 0) {

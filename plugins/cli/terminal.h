@@ -1,4 +1,5 @@
-// What the terminal shows, if there is one, and text that fits its width.
+// The properties of the terminal, if there is one, and text that fits its
+// width.
 #pragma once
 
 #include <string>
@@ -6,18 +7,20 @@
 
 namespace stepscope {
 
-// What standard output can show. There are no colours where it is not a
-// terminal, where NO_COLOR is set and where TERM is "dumb".
+// What standard output can show. No colours if it is not a terminal, if
+// NO_COLOR is set, or if TERM is "dumb".
 struct Terminal {
   bool color = false;
   int width = 100;
 };
 Terminal TerminalOfStdout();
-// The columns of the terminal behind `descriptor`, 40 to 160; 0 if it is none.
+// Returns the columns of the terminal behind `descriptor`, 40 to 160; 0 if it
+// is not a terminal.
 int TerminalColumns(int descriptor);
 
-// `text` with each line that is longer than `width` broken at blanks; what
-// follows is indented to where the line's text begins. 0: as it is.
+// Returns `text` with each line that is longer than `width` broken at blanks.
+// Continuation lines are indented to the start of the line's text. With width 0
+// the text is unchanged.
 std::string FitLines(std::string_view text, int width);
 
 }  // namespace stepscope

@@ -25,8 +25,8 @@ std::string ProgramName() {
   return name == nullptr || *name == '\0' ? "program" : name;
 }
 
-// NVTX first: the variable must be set before the program's other binaries make
-// their first NVTX call.
+// Enables NVTX first, because the variable must be set before the program's
+// other binaries make their first NVTX call.
 void Start() {
   const absl::Status nvtx = EnableNvtx();
   const absl::StatusOr<WindowOptions> options = WindowOptionsFrom(
@@ -39,7 +39,8 @@ void Start() {
 
 }  // namespace
 
-// NVTX and the driver may both call it, at the same moment and from any thread.
+// NVTX and the driver may both call this, at the same moment and from any
+// thread.
 void StartInjected() noexcept {
   static std::once_flag once;
   try {

@@ -1,5 +1,5 @@
-// The sources that only one of the two libraries has: with_torch.cc or
-// without_torch.cc is linked.
+// The sources that only one of the two injection libraries has. Either
+// with_torch.cc or without_torch.cc is linked.
 #pragma once
 
 #include <stepscope/capture_scopes.h>
@@ -10,11 +10,12 @@
 
 namespace stepscope {
 
-// Adds LibTorch's operators and allocator, in the library for programs that use
-// the LibTorch of this build.
+// In the library for programs that use this build's LibTorch: adds LibTorch's
+// operators and allocator.
 void AddTorch(std::vector<std::unique_ptr<Collector>>& collectors);
 
-// For CuptiOptions; null in the other library.
+// Returns the value for CuptiOptions::capture_scopes; null in the other
+// library.
 std::shared_ptr<CaptureScopes> TorchCaptureScopes();
 
 }  // namespace stepscope

@@ -7,6 +7,7 @@ namespace stepscope {
 ProfileOptions InjectedProfileOptions(const WindowOptions& options,
                                       int64_t training_tid) {
   ProfileOptions profile{.log_dir = options.log_dir, .name = options.name};
+  // 0 for a step window, because its Profile is created by the training thread.
   profile.training_tid = training_tid;
   profile.print_report = options.print_report;
   return profile;

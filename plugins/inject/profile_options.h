@@ -8,12 +8,12 @@
 
 namespace stepscope {
 
-// Everything except the schedule. `training_tid` as in ProfileOptions.
+// Returns all options except the schedule. `training_tid`: see ProfileOptions.
 ProfileOptions InjectedProfileOptions(const WindowOptions& options,
                                       int64_t training_tid);
 
-// The default analysis and files, and the collectors of this library: the
-// default collectors would make every injected program load LibTorch.
+// Returns the default analysis and files with this library's own collectors.
+// The default collectors would make every injected program load LibTorch.
 ProfileParts InjectedParts(const ProfileOptions& options);
 
 }  // namespace stepscope

@@ -9,7 +9,8 @@ namespace stepscope {
 std::vector<std::unique_ptr<Collector>> InjectedCollectors(
     int64_t training_tid) {
   std::vector<std::unique_ptr<Collector>> collectors;
-  // DefaultCollectors() would link LibTorch, which most injected programs lack.
+  // Not DefaultCollectors(), which would link LibTorch. Most injected programs
+  // lack it.
   collectors.push_back(MakeHostCollector({.training_tid = training_tid}));
   collectors.push_back(
       MakeCuptiCollector({.capture_scopes = TorchCaptureScopes()}));

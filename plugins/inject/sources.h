@@ -9,7 +9,7 @@
 
 namespace stepscope {
 
-// `training_tid`: the id of the thread that trains; 0: the one that drives the
+// `training_tid`: the id of the training thread; 0: the thread that drives the
 // Profile.
 std::vector<std::unique_ptr<Collector>> InjectedCollectors(
     int64_t training_tid);

@@ -19,8 +19,8 @@ class StepWindow : public NvtxStepListener {
   explicit StepWindow(const WindowOptions& options)
       : options_(options), pid_(getpid()) {}
 
-  // The first step begins with the first range, later steps at the end of the
-  // previous one, so that the time between two ranges belongs to a step.
+  // The first step begins with the first range. Later steps begin at the end of
+  // the previous step, so that the time between two ranges belongs to a step.
   void OnStepBegin() noexcept override {
     const std::lock_guard lock(mutex_);
     if (profile_ != nullptr || ended_) return;
@@ -37,17 +37,20 @@ class StepWindow : public NvtxStepListener {
 
   void OnStepEnd() noexcept override {
     const std::lock_guard lock(mutex_);
+    // Ranges may still come after End(), when the profile is finished.
     if (profile_ != nullptr && !ended_) profile_->Step();
   }
 
-  // On the thread that ends the program; the training thread may still run.
+  // Called on the thread that ends the program. The training thread may still
+  // run.
   void End() noexcept {
-    // A forked child has the object but not the thread that trains.
+    // A forked child has a copy of this object, but not the training thread.
     if (getpid() != pid_) return;
     const std::lock_guard lock(mutex_);
     if (ended_) return;
     ended_ = true;
     if (profile_ != nullptr) {
+      // Profile has already printed its errors.
       (void)profile_->Finish();
       return;
     }
@@ -67,8 +70,8 @@ class StepWindow : public NvtxStepListener {
   bool ended_ = false;
 };
 
-// atexit() takes no pointer. Never destroyed, because ranges may come until the
-// process ends.
+// Global, because atexit() takes no user pointer. Never destroyed, because
+// ranges may come until the process ends.
 StepWindow* g_window = nullptr;
 
 }  // namespace

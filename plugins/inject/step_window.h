@@ -1,6 +1,6 @@
-// A window that is counted in steps, which are NVTX ranges of one name. The
-// thread that opens the first of them drives the Profile, as a training loop
-// would.
+// A window that is counted in steps, which are NVTX ranges with a given name.
+// The thread that opens the first of these ranges drives the Profile, as a
+// training loop would.
 #pragma once
 
 #include "window_options.h"

@@ -20,8 +20,8 @@ namespace {
 
 using std::chrono::milliseconds;
 
-// The collectors run this long before the window begins, if there is time. Long
-// enough that first-time costs of the hooks fall into it.
+// The collectors run this long before the window begins, if there is time. It
+// is long enough for the one-time costs of the hooks.
 constexpr milliseconds kWarmup(100);
 
 class TimeWindow {
@@ -29,7 +29,7 @@ class TimeWindow {
   explicit TimeWindow(const WindowOptions& options)
       : options_(options), pid_(getpid()) {}
 
-  // On the injection's thread.
+  // Runs on the injection's thread.
   void Run() {
     const milliseconds start(options_.start_ms);
     const milliseconds warmup = std::min(kWarmup, start);
@@ -44,28 +44,30 @@ class TimeWindow {
     GiveUp();
   }
 
-  // Nothing more will be recorded; End() need not wait.
+  // Nothing more will be recorded, so End() need not wait.
   void GiveUp() {
     const std::lock_guard lock(mutex_);
     done_ = true;
     changed_.notify_all();
   }
 
-  // On the thread that ends the program: ends the window and waits for the
-  // files.
+  // Called on the thread that ends the program. Ends the window and waits for
+  // the files.
   void End() {
     if (getpid() != pid_) return;  // a forked child does not have our thread
     std::unique_lock lock(mutex_);
     ending_ = true;
     changed_.notify_all();
-    // Profile limits its wait for the files.
+    // Waits without a limit, because Profile limits its wait for the files.
     changed_.wait(lock, [&] { return done_; });
   }
 
  private:
-  // The window is one "step": nobody marks steps in a period of time. The
-  // analysis infers them from what the program does.
+  // The window is one "step", because nothing marks steps in a span of time.
+  // The analysis infers the steps from what the program does.
   void Record(milliseconds warmup) {
+    // The main thread, whose tid is the pid, counts as the training thread,
+    // because no other thread is marked.
     ProfileOptions options = InjectedProfileOptions(options_, getpid());
     // At most one warm-up step, and one step that is the window.
     options.schedule = {.wait = 0, .warmup = warmup.count() > 0, .active = 1};
@@ -74,11 +76,12 @@ class TimeWindow {
       if (!Sleep(warmup)) return;
       profile.Step();
     }
+    // If the program ends first, the window contains what was recorded by then.
     Sleep(milliseconds(options_.duration_ms));
     profile.Step();
   }
 
-  // False if the program ends before that.
+  // Returns false if the program ends before the time is over.
   bool Sleep(milliseconds time) {
     std::unique_lock lock(mutex_);
     return !changed_.wait_for(lock, time, [&] { return ending_; });
@@ -92,8 +95,8 @@ class TimeWindow {
   bool done_ = false;
 };
 
-// atexit() takes no pointer. Never destroyed, because the thread may outlive
-// everything.
+// Global, because atexit() takes no user pointer. Never destroyed, because the
+// thread may outlive everything else.
 TimeWindow* g_window = nullptr;
 
 }  // namespace
@@ -113,7 +116,7 @@ void StartTimeWindow(const WindowOptions& options) {
       }
     }).detach();
   }
-  // The thread is detached, so exit() would not wait for it.
+  // Needed because the thread is detached, so exit() would not wait for it.
   std::atexit([] { g_window->End(); });
 }
 

@@ -1,6 +1,6 @@
-// A window that is a span of time. A thread of the injection sleeps until it
-// begins, and drives the Profile; the program's main thread counts as the one
-// that trains.
+// A window that is a span of time. A thread of the injection sleeps until the
+// window begins, and drives the Profile. The program's main thread counts as
+// the training thread.
 #pragma once
 
 #include "window_options.h"

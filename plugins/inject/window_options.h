@@ -1,5 +1,5 @@
 // WindowOptions: which part of an unmodified program is recorded, and where the
-// files go, from its environment variables.
+// files go. Read from environment variables.
 #pragma once
 
 #include <absl/status/statusor.h>
@@ -14,9 +14,9 @@ namespace stepscope {
 
 struct WindowOptions {
   std::string log_dir;
-  std::string name;  // what the report calls the program
-  // Not empty: the NVTX range that marks a step ("name" or "name@domain");
-  // `schedule` then counts steps. Empty: the window is a span of time.
+  std::string name;  // the program's name in the report
+  // If not empty: the NVTX range that marks a step ("name" or "name@domain"),
+  // and `schedule` counts steps. If empty: the window is a span of time.
   std::string step_range;
   Schedule schedule;
   int64_t start_ms = 0;        // from the program's first NVTX or CUDA call

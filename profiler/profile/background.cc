@@ -14,8 +14,8 @@
 
 namespace stepscope {
 
-// Owned by the Profile and by its thread together: the thread may outlive the
-// Profile while it finishes its jobs.
+// Owned jointly by the Profile and its thread, because the thread may outlive
+// the Profile while it finishes its jobs.
 struct Background::Shared {
   std::mutex mutex;
   std::condition_variable work;
@@ -27,7 +27,7 @@ struct Background::Shared {
 
   bool done() const { return jobs.empty() && !busy; }
 
-  // Runs the first job with the mutex released.
+  // Runs the first job, with the mutex released meanwhile.
   void RunOne(std::unique_lock<std::mutex>& lock) {
     std::function<void()> job = std::move(jobs.front());
     jobs.pop_front();
@@ -43,8 +43,8 @@ struct Background::Shared {
 
 namespace {
 
-// On Linux each thread has its own priority: the training thread goes first if
-// they share a core.
+// On Linux each thread has its own priority. If the training thread shares a
+// core with this thread, the training thread goes first.
 constexpr int kNice = 10;
 
 }  // namespace
@@ -73,7 +73,8 @@ void Background::StartThread() {
     }).detach();  // joining could block the training thread for minutes
     shared_->has_thread = true;
   } catch (const std::system_error&) {
-    // No thread could be started (a limit of the system): Wait() runs the jobs.
+    // No thread could be started (a limit of the system), so Wait() runs the
+    // jobs.
   }
 }
 
@@ -91,8 +92,8 @@ bool Background::HasRoom() const {
   return shared_->jobs.size() < kMaxWaiting;
 }
 
-// The training thread waits here only at the end of a run, and at most
-// `timeout`: jobs that take longer go on without it.
+// The training thread calls this only at the end of a run. It waits at most
+// `timeout`; jobs that take longer go on in the background.
 bool Background::Wait(std::chrono::milliseconds timeout) {
   std::unique_lock lock(shared_->mutex);
   if (!shared_->has_thread) {

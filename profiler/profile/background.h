@@ -1,7 +1,7 @@
 // Background: a low-priority thread that runs jobs in order, so that analysis
-// and files neither block nor slow down the training thread.
+// and writing files neither block nor slow down the training thread.
 //
-// One thread drives it. The first job starts the background thread, with all
+// One thread calls it. The first job starts the background thread, with all
 // signals blocked, so that the program's signal handlers never run on it.
 #pragma once
 
@@ -14,24 +14,25 @@ namespace stepscope {
 
 class Background {
  public:
-  // Each waiting job holds a whole window in memory.
+  // A small number, because each waiting job holds a whole window in memory.
   static constexpr size_t kMaxWaiting = 2;
 
   Background();
-  // Does not wait: a thread that still has jobs finishes them, and owns what it
-  // needs.
+  // Does not wait. If the thread still has jobs, it finishes them with data
+  // that it owns.
   ~Background();
   Background(const Background&) = delete;
   Background& operator=(const Background&) = delete;
 
-  // False if kMaxWaiting jobs are waiting. The job must not throw. If the
-  // thread cannot be started, Wait() runs the jobs.
+  // Returns false if kMaxWaiting jobs are already waiting. The job must not
+  // throw. If the thread cannot be started, Wait() runs the jobs.
   bool Add(std::function<void()> job);
 
   // True if Add() would take a job.
   bool HasRoom() const;
 
-  // Waits until every job is done, at most `timeout`; true if they are.
+  // Waits until every job is done, at most `timeout`. True if all jobs are
+  // done.
   bool Wait(std::chrono::milliseconds timeout);
 
  private:

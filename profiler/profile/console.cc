@@ -11,7 +11,7 @@
 namespace stepscope {
 
 void Say(std::string_view text) noexcept {
-  // One call per line: lines of several ranks do not mix.
+  // One call per line, so that the lines of several ranks do not mix.
   const auto print = [](std::string_view line) {
     std::fprintf(stderr, "stepscope: %.*s\n", static_cast<int>(line.size()),
                  line.data());
@@ -19,7 +19,7 @@ void Say(std::string_view text) noexcept {
   try {
     print(Printable(text));
   } catch (...) {
-    print(text);  // no memory; what is said then is a text of ours
+    print(text);  // no memory; `text` is then one of our own
   }
 }
 
@@ -50,7 +50,7 @@ std::string MessageOf(const absl::Status& status) {
 
 void Errors::Add(const absl::Status& error) noexcept {
   {
-    // Copying a Status only counts a reference.
+    // Cheap under the lock: copying a Status only increments a reference count.
     const std::lock_guard lock(mutex_);
     if (first_.ok()) first_ = error;
   }
@@ -72,7 +72,7 @@ void Errors::AddException(const char* what, const char* then) noexcept {
     }
     Add(absl::InternalError(std::string(what) + ": " + text + then));
   } catch (...) {
-    // No string can be made; neither of these needs one.
+    // There is no memory for a string. Neither of these needs one.
     Say("out of memory; an error of the profiler is not shown");
     const std::lock_guard lock(mutex_);
     if (first_.ok()) {

@@ -1,4 +1,4 @@
-// Profile with the default collectors, analysis and files.
+// The Profile constructor with the default collectors, analysis and files.
 #include <stepscope/collectors.h>
 #include <stepscope/profile.h>
 #include <stepscope/profile_parts.h>

@@ -21,11 +21,11 @@ using std::chrono::milliseconds;
 
 constexpr std::array<int, 2> kSignals = {SIGINT, SIGTERM};
 
-// All that the handler touches: never destroyed, as a signal may come at any
-// time, and lock-free, as it may come on any thread.
+// Everything that the handler touches. Never destroyed, because a signal may
+// come at any time. Lock-free, because it may come on any thread.
 struct Shared {
   sem_t woken;
-  sem_t gone;  // posted where the waiting thread has to end
+  sem_t gone;  // posted when the waiting thread ends
   std::atomic<bool> is_there{false};
   std::atomic<pid_t> pid{0};
   std::atomic<int> caught{0};
@@ -41,16 +41,17 @@ bool IsOurs(const struct sigaction& action) noexcept {
   return (action.sa_flags & SA_SIGINFO) == 0 && action.sa_handler == OnSignal;
 }
 
-// Gives back what is still ours.
+// Restores the default action if our handler is still installed.
 void GiveBack(int signal) noexcept {
   struct sigaction now = {};
   if (sigaction(signal, nullptr, &now) == 0 && IsOurs(now))
     std::signal(signal, SIG_DFL);
 }
 
-// Only calls what signal-safety(7) lists. The first signal begins the grace; a
-// second one, and one in a forked child, whose profile is its parent's, does
-// what it would do without us once the handler has returned.
+// Calls only functions that signal-safety(7) lists. The first signal starts the
+// grace period. A second signal, or one in a forked child (whose profile
+// belongs to the parent), takes its default action when the handler has
+// returned.
 void OnSignal(int signal) {
   const int error = errno;
   int none = 0;
@@ -65,8 +66,8 @@ void OnSignal(int signal) {
   errno = error;
 }
 
-// Waits for a signal, then as long as the grace lasts; whoever gives the
-// signals back wakes it, too.
+// Waits for a signal, then for the end of the grace period, and then ends the
+// program. The destructor of EndingSignals wakes it and ends it earlier.
 void Watch() {
   pthread_setname_np(pthread_self(), "stepscope-end");
   while (sem_wait(&g_shared.woken) != 0) {
@@ -114,16 +115,16 @@ std::unique_ptr<EndingSignals> EndingSignals::Make(milliseconds grace) {
     struct sigaction now = {};
     if (sigaction(signal, nullptr, &now) != 0 ||
         (now.sa_flags & SA_SIGINFO) != 0 || now.sa_handler != SIG_DFL) {
-      continue;  // the program's own
+      continue;  // the program has set another action
     }
     struct sigaction ours = {};
     ours.sa_handler = OnSignal;
-    // The program's system calls go on as if there had been no signal.
+    // With SA_RESTART, interrupted system calls of the program go on.
     ours.sa_flags = SA_RESTART;
     sigemptyset(&ours.sa_mask);
     has_any |= sigaction(signal, &ours, nullptr) == 0;
   }
-  // The destructor ends the thread.
+  // If no signal was taken, the destructor of `made` ends the thread.
   return has_any ? std::move(made) : nullptr;
 }
 
@@ -134,7 +135,7 @@ EndingSignals::~EndingSignals() {
   while (sem_wait(&g_shared.gone) != 0) {
   }
   g_shared.is_there = false;
-  // One that came while they were given back.
+  // A signal may have come just before the handlers were removed.
   if (g_shared.caught.load() != 0) EndProgram();
 }
 

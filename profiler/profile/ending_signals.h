@@ -1,10 +1,10 @@
-// EndingSignals: SIGINT and SIGTERM end the profile first, and then the
-// program, as they would have.
+// EndingSignals: on SIGINT or SIGTERM, ends the profile first, and then the
+// program, as the signal would have done.
 //
-// A signal handler may not lock or allocate, so it does none of the work: it
-// notes the signal and wakes a thread of this class. The training thread sees
-// the note at its next step, finishes the profile and ends the program. Where
-// no step ends, the woken thread ends the program once the grace is over.
+// A signal handler may not lock or allocate, so it only stores the signal and
+// wakes a thread of this class. The training thread notices the signal at its
+// next step, finishes the profile and ends the program. If no step ends in
+// time, the woken thread ends the program at the end of the grace period.
 #pragma once
 
 #include <chrono>
@@ -12,27 +12,28 @@
 
 namespace stepscope {
 
-// The training thread uses it; there is one at a time in a process.
+// Used by the training thread. Only one may exist per process.
 class EndingSignals {
  public:
-  // Handles those of the two signals that the program leaves to the system.
-  // Null if it leaves neither, if there is one already, or if the system gives
-  // no thread: then signals do what they did.
+  // Handles SIGINT and SIGTERM unless the program has changed their default
+  // action. Returns null if the program has changed both, if an EndingSignals
+  // already exists, or if the system gives no thread. Signals then act as
+  // before.
   static std::unique_ptr<EndingSignals> Make(std::chrono::milliseconds grace);
 
-  // Gives the signals back to the system, unless the program has taken them.
+  // Restores the default actions, unless the program has installed handlers.
   ~EndingSignals();
   EndingSignals(const EndingSignals&) = delete;
   EndingSignals& operator=(const EndingSignals&) = delete;
 
-  // The first signal that came; 0 if none did.
+  // The first signal that came; 0 if none has come.
   static int Caught() noexcept;
-  // What is left of the grace since then.
+  // The rest of the grace period, which starts with the first signal.
   static std::chrono::milliseconds Left() noexcept;
-  // "SIGTERM".
+  // Returns, for example, "SIGTERM".
   static const char* NameOf(int signal) noexcept;
 
-  // Ends the program by the signal that was caught.
+  // Ends the program with the signal that was caught.
   static void EndProgram() noexcept;
 
  private:

@@ -1,10 +1,10 @@
-// JobReport: the report of all ranks of a job, made by rank 0 from inside it.
-// Every rank hands the digest of its window to rank 0, through the RankExchange
-// of the program and as a file of the log directory. No collective is used and
-// no rank waits for another, but rank 0, on its background thread and for a
-// limited time.
+// JobReport: rank 0 makes the report of all ranks while the job runs. Every
+// rank sends the digest of its window to rank 0, through the program's
+// RankExchange and as a file of the log directory. No collective is used. Only
+// rank 0 waits for other ranks, on its background thread and for a limited
+// time.
 //
-// Every call is made on the background thread.
+// All calls are made on the background thread.
 #pragma once
 
 #include <stepscope/rank_exchange.h>
@@ -29,28 +29,29 @@ class JobReport {
  public:
   struct Options {
     RunIdentity identity;
-    // The same for this Profile on all ranks, and for no other of the job.
+    // The same for this Profile on all ranks, and different from the keys of
+    // the job's other Profiles.
     std::string key;
     std::shared_ptr<RankExchange> exchange;  // may be null
-    // How long rank 0 waits for the digests, after its own.
+    // How long rank 0 waits for digests, counted from its own digest.
     std::chrono::milliseconds timeout;
   };
 
-  // `log` may be null: then there are no files. REQUIRES: an exchange or a log.
+  // If `log` is null, there are no files. REQUIRES: an exchange or a log.
   JobReport(Options options, std::shared_ptr<LogRun> log,
             std::shared_ptr<Errors> errors);
 
-  // Tells rank 0 that this rank records. Rank 0 waits for no other ranks: many
-  // programs profile rank 0 alone.
+  // Tells rank 0 that this rank records. Rank 0 waits only for such ranks,
+  // because many programs profile rank 0 alone.
   void Announce() noexcept;
 
-  // Writes the digest to `path` ("": no file), and puts it where rank 0 looks.
+  // Writes the digest to `path` ("": no file), and sends it to rank 0.
   void Send(const RankDigest& digest, int32_t cycle,
             const std::string& path) noexcept;
 
-  // The report of all ranks; nullopt if no other rank records. Ranks that sent
-  // nothing in time are named in its losses. REQUIRES: this is rank 0. `own` is
-  // the digest of its window.
+  // Returns the report of all ranks, or nullopt if no other rank records. Its
+  // losses name the ranks that sent nothing in time. REQUIRES: this is rank 0.
+  // `own` is the digest of its window.
   std::optional<Report> Gather(RankDigest own, int32_t cycle);
 
  private:

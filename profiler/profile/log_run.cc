@@ -18,8 +18,9 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// A choice that was published longer before our start belongs to an earlier job
-// with the same launcher variables: the ranks of one job start within minutes.
+// If rank 0's choice was published longer than this before our start, it
+// belongs to an earlier job with the same launcher variables: the ranks of one
+// job start within minutes.
 constexpr int64_t kFreshSeconds = 300;
 
 absl::Status FolderError(const std::string& path, int error_number) {
@@ -39,7 +40,7 @@ absl::Status MakeAll(const std::string& path) {
   return absl::OkStatus();
 }
 
-// A folder may exist and not be writable.
+// Writes a file, because an existing folder may not be writable.
 absl::Status TryToWrite(const std::string& folder) {
   const std::string path = folder + "/.try-" + std::to_string(getpid());
   const int file = open(path.c_str(), O_CREAT | O_WRONLY | O_CLOEXEC, 0666);
@@ -76,9 +77,9 @@ absl::Status LogRun::MakeFolders() {
   return identity_.world_size > 1 ? Publish() : absl::OkStatus();
 }
 
-// mkdir is atomic on every file system: one of several processes succeeds. Two
-// jobs that start in the same second get different names: the pid tells
-// processes of one host apart, the number those of several hosts.
+// mkdir is atomic on every file system, so of several processes exactly one
+// succeeds. Jobs that start in the same second get different names: the pid
+// distinguishes processes of one host, and the number those of several hosts.
 absl::Status LogRun::TakeFreeRun() {
   const std::string pid = std::to_string(getpid());
   for (int attempt = 0; attempt < 1000; ++attempt) {
@@ -97,15 +98,16 @@ absl::Status LogRun::TakeFreeRun() {
       "; choose another log_dir");
 }
 
-// In the log directory, because that is the only place that all ranks are known
-// to share; under a hash, because the launcher's variables may contain any
-// characters.
+// The file is in the log directory, because that is the only place that all
+// ranks are known to share. Its name is a hash, because the launcher's
+// variables may contain any characters.
 std::string LogRun::JobFile() const {
   return log_dir_ + "/stepscope/.job-" +
          std::to_string(std::hash<std::string>{}(identity_.job));
 }
 
-// Renames a complete file, so that another rank never reads half of it.
+// Writes a complete file and renames it, so that another rank never reads half
+// of it.
 absl::Status LogRun::Publish() const {
   const std::string path = JobFile();
   const std::string whole = path + "." + std::to_string(getpid());
@@ -119,14 +121,14 @@ absl::Status LogRun::Publish() const {
 }
 
 // Takes rank 0's choice if it belongs to this job and this rank has not written
-// there yet.
+// to that RUN yet.
 bool LogRun::TryPublished() {
   std::ifstream file(JobFile());
   std::string run;
   int64_t start_s = 0;
   if (!(file >> run >> start_s)) return false;
   if (start_s < identity_.start_s - kFreshSeconds) return false;
-  // The folder is shared: a name from a file must not lead out of it.
+  // The folder is shared, so a name from a file must not lead out of it.
   if (run.find('/') != std::string::npos) return false;
   const std::string mark =
       RunFolder(log_dir_, run) + "/.rank" + std::to_string(identity_.rank);
@@ -140,7 +142,7 @@ bool LogRun::TryPublished() {
   return true;
 }
 
-// Polls, because ranks share nothing but the file system.
+// Polls, because the file system is all that the ranks share.
 const std::string& LogRun::Run() {
   if (!run_.empty()) return run_;
   const auto deadline = std::chrono::steady_clock::now() + patience_;
@@ -153,7 +155,8 @@ const std::string& LogRun::Run() {
       run_ = RunName(identity_.name, identity_.start);
       unique_ = std::to_string(getpid());
     }
-    // A message and no error: the files are complete, just not beside rank 0's.
+    // Not an error, because the files are complete, just not beside those of
+    // rank 0.
     disagreement_ = "rank " + std::to_string(identity_.rank) +
                     " found no folder of rank 0 in " + log_dir_ +
                     " and wrote to " + run_ +
@@ -194,7 +197,7 @@ std::string LogRun::AnnouncementFile(int32_t rank) const {
   return JobFile() + ".rank" + std::to_string(rank);
 }
 
-// Its start tells it from what an earlier job left behind, as in
+// The start time in the file distinguishes it from files of earlier jobs, as in
 // TryPublished().
 void LogRun::Announce(const std::string& text) {
   const std::string path = AnnouncementFile(identity_.rank);
@@ -217,11 +220,13 @@ LogRun::~LogRun() {
   try {
     CleanUp();
   } catch (const std::exception&) {
-    // Without memory for their paths, files and empty folders stay.
+    // Without memory for the paths, the files and empty folders are left
+    // behind.
   }
 }
 
-// A run that recorded nothing leaves no folder that a viewer would list.
+// Removes the folders of a run that recorded nothing, so that viewers do not
+// list them.
 void LogRun::CleanUp() {
   if (announced_) unlink(AnnouncementFile(identity_.rank).c_str());
   if (run_.empty()) return;

@@ -1,12 +1,12 @@
 // LogRun: the folders of one Profile in a log directory. Each start of a job is
-// a RUN, which its ranks share; no file is ever overwritten.
+// a RUN, which all its ranks share. No file is ever overwritten.
 //
-// The name of the RUN: a process without a launcher, and rank 0 of a job, use
+// The name of the RUN: rank 0 of a job, or a process without a launcher, uses
 // <name>_<start time>, or the next free name after it. Rank 0 publishes its
-// choice in LOGDIR/stepscope/.job-<hash of the launcher's variables>; the other
+// choice in LOGDIR/stepscope/.job-<hash of the launcher's variables>. The other
 // ranks read it there when they have something to write. A rank that does not
-// find the file (the directory is not shared) uses its own name and start time
-// and says so.
+// find the file (because the directory is not shared) uses its own name and
+// start time and says so.
 #pragma once
 
 #include <absl/status/status.h>
@@ -24,9 +24,9 @@ namespace stepscope {
 
 class LogRun {
  public:
-  // Creates the log directory and checks that it is writable. Errors: those of
-  // the file system (PermissionDenied, NotFound, ResourceExhausted, ...), with
-  // what to do.
+  // Creates the log directory and checks that it is writable. Returns the
+  // errors of the file system (PermissionDenied, NotFound, ResourceExhausted,
+  // ...), with advice.
   static absl::StatusOr<std::unique_ptr<LogRun>> Make(
       const std::string& log_dir, const RunIdentity& identity);
 
@@ -35,32 +35,34 @@ class LogRun {
   LogRun(const LogRun&) = delete;
   LogRun& operator=(const LogRun&) = delete;
 
-  // The name of the RUN. May wait for rank 0, so the training thread must not
-  // call it.
+  // Returns the name of the RUN. Must not be called on the training thread,
+  // because it may wait for rank 0.
   const std::string& Run();
   // Why the ranks do not share a RUN; "" if they do. REQUIRES: Run() was
   // called.
   const std::string& disagreement() const { return disagreement_; }
 
-  // The paths of the files of one cycle, whose folders it creates.
+  // Returns the paths of the files of one cycle, and creates their folders.
   absl::StatusOr<LogPaths> PathsOf(int32_t cycle);
 
-  // The file for the times of all steps, whose folder it creates.
+  // Returns the path of the file with the times of all steps, and creates its
+  // folder.
   absl::StatusOr<std::string> StepTimesPath();
 
-  // The file of `rank`'s digest, where the ranks share the log directory. May
-  // wait like Run().
+  // Returns the path of `rank`'s digest if all ranks share the log directory.
+  // May wait like Run().
   std::string DigestPathOf(int32_t rank, int32_t cycle);
 
-  // Leaves `text` for rank 0 until this object goes: this rank records into the
-  // log directory. Nothing happens where it cannot be written.
+  // Tells rank 0, through a file with `text`, that this rank records into the
+  // log directory. The destructor removes the file. Ignores an error of
+  // writing.
   void Announce(const std::string& text);
-  // What `rank` of this job has announced; nullopt if nothing.
+  // Returns what `rank` of this job has announced; nullopt if nothing.
   std::optional<std::string> AnnouncementOf(int32_t rank) const;
 
   const std::string& log_dir() const { return log_dir_; }
 
-  // How long Run() waits for rank 0; for tests.
+  // Sets how long Run() waits for rank 0. For tests.
   void set_patience(std::chrono::milliseconds patience) {
     patience_ = patience;
   }
@@ -81,7 +83,7 @@ class LogRun {
   bool made_log_dir_ = false;
   bool announced_ = false;
   std::string run_;     // "" until chosen
-  std::string unique_;  // appended to names if this rank was here before
+  std::string unique_;  // appended to file names if Run() found no free folder
   std::string disagreement_;
 };
 

@@ -1,4 +1,4 @@
-// What a program calls of a Profile: nothing that goes wrong behind it may stop
+// The functions of Profile that a program calls. No error inside them may stop
 // the training.
 #include <stepscope/profile.h>
 
@@ -23,7 +23,7 @@ Profile::Profile(ProfileOptions options,
     state_.reset();
     return;
   }
-  // Start() puts others in their place, which know the rank.
+  // A copy, because Start() replaces `errors` by one that names the rank.
   const std::shared_ptr<Errors> before = state_->errors;
   before->Guard(
       "cannot start profiling",
@@ -44,7 +44,8 @@ void Profile::EndStep() noexcept {
   const bool due =
       state.watch != nullptr && state.watch->Step(state.Undisturbed());
   const bool ends = state.IsAskedToEnd();
-  // Almost every step ends here: this is all that an unrecorded step costs.
+  // Almost every step returns here, so this is the whole cost of an unrecorded
+  // step.
   if (!state.recording && !due && !ends && !state.IsStallDue()) return;
   active_ = false;  // set again below if the step ends without an error
   state.errors->Guard(
@@ -64,7 +65,7 @@ void Profile::EndStep() noexcept {
 
 void Profile::BeginStep() noexcept {
   if (!active_ || !state_->marked_steps) return;
-  active_ = false;  // set again below if nothing goes wrong
+  active_ = false;  // set again below if no error occurs
   state_->errors->Guard(
       "profiling stopped",
       [&] {
@@ -93,7 +94,7 @@ absl::Status Profile::Finish() noexcept {
           state.WaitForFiles();
         },
         kUnprofiled);
-    // Ends the program where a signal has asked for that.
+    // Ends the program if a signal has asked for it.
     if (state.finish_ends_program || !state.IsAskedToEnd()) {
       state.signals.reset();
     }

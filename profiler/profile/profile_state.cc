@@ -32,12 +32,12 @@ void Profile::State::Start(ProfileOptions options, ProfileParts parts) {
   first_step = options.first_step;
   marked_steps = options.marked_steps;
   stop_timeout = std::max(options.stop_timeout, milliseconds(0));
-  // The Profile may be created while an exception is being handled, so
-  // EndLoop() compares with the number now.
+  // A Profile may be created while an exception is being handled, so EndLoop()
+  // compares with the number at this time.
   exceptions = std::uncaught_exceptions();
 
-  // Collectors that the caller made exist once; a window around a stall needs a
-  // second set, so stalls are then not recorded.
+  // Collectors that the caller made exist only once. A window around a stall
+  // needs a second set, so in this case stalls are not recorded.
   const bool own_collectors = options.collectors.has_value();
   Session::Options session_options = SessionOptions(options);
   session_options.schedule = options.schedule;
@@ -52,7 +52,7 @@ void Profile::State::Start(ProfileOptions options, ProfileParts parts) {
   }
   session = *std::move(made);
 
-  // Without its log directory a profile still prints its report.
+  // If the log directory cannot be used, the report is still printed.
   std::shared_ptr<LogRun> log;
   if (!options.log_dir.empty()) {
     auto opened = LogRun::Make(options.log_dir, identity);
@@ -62,7 +62,7 @@ void Profile::State::Start(ProfileOptions options, ProfileParts parts) {
       errors->Add(opened.status());
     }
   }
-  // One line per job, not one per rank.
+  // Print one line per job instead of one per rank.
   if (options.print_report && identity.rank == 0) {
     Say("\"" + options.name + "\": " + PlanText(schedule, first_step));
   }
@@ -95,7 +95,7 @@ void Profile::State::Start(ProfileOptions options, ProfileParts parts) {
   recording = true;
 }
 
-// Null where there is one rank, or no way to rank 0.
+// Returns null if there is only one rank or no way to reach rank 0.
 std::shared_ptr<JobReport> Profile::State::MakeJob(
     const ProfileOptions& options, const RunIdentity& identity,
     std::shared_ptr<LogRun> log) const {
@@ -103,7 +103,8 @@ std::shared_ptr<JobReport> Profile::State::MakeJob(
       (options.exchange == nullptr && log == nullptr)) {
     return nullptr;
   }
-  // All ranks run the same program, so the n-th Profile of one is that of all.
+  // All ranks run the same program, so the n-th Profile of each rank is the
+  // same one.
   static std::atomic<int> profiles{0};
   return std::make_shared<JobReport>(
       JobReport::Options{
@@ -125,13 +126,13 @@ Session::Options Profile::State::SessionOptions(
       .on_error = [errors = errors](const absl::Status& e) { errors->Add(e); }};
 }
 
-// `collectors` may be null: then stalls are not recorded.
+// If `collectors` is null, stalls are not recorded.
 void Profile::State::WatchRun(
     const std::shared_ptr<const ProfileOptions>& options,
     const std::shared_ptr<LogRun>& log, MakeCollectors collectors) {
   if (!options->time_all_steps) return;
   run_output = std::make_shared<RunOutput>(log, who, errors);
-  // StallRecorder's windows know no marked steps.
+  // Not with marked steps, which StallRecorder does not support.
   const bool record =
       options->record_stalls && collectors != nullptr && !options->marked_steps;
   watch = std::make_unique<RunWatch>(RunWatch::Options{
@@ -150,7 +151,8 @@ void Profile::State::WatchRun(
 
 template <typename Job>
 bool Profile::State::Analyse(Job job) {
-  // Counted before it is queued, as the thread may finish it at once.
+  // Incremented before the job is queued, because the thread may finish it at
+  // once.
   analysing->fetch_add(1, std::memory_order_relaxed);
   if (background->Add([job = std::move(job), busy = analysing] {
         job();
@@ -162,7 +164,8 @@ bool Profile::State::Analyse(Job job) {
   return false;
 }
 
-// One step of the schedule. What its switching takes belongs to no step.
+// Ends one step of the schedule. The time for switching collectors belongs to
+// no step.
 void Profile::State::EndSessionStep() {
   const bool was_on = session->recording();
   std::unique_ptr<ClosedWindow> window = session->Step();
@@ -171,7 +174,7 @@ void Profile::State::EndSessionStep() {
   if (watch != nullptr && was_on != session->recording()) watch->Restart();
 }
 
-// One step of the window around a stall.
+// Ends one step of the window around a stall.
 void Profile::State::EndStallStep() {
   if (session->in_forked_child()) return;
   std::shared_ptr<ClosedWindow> window = stalls->EndStep(watch->next_step());
@@ -186,7 +189,7 @@ void Profile::State::EndStallStep() {
 
 void Profile::State::HandOver(std::unique_ptr<ClosedWindow> window) {
   const int64_t cycle = window->cycle();
-  // Shared, because std::function needs a copyable job.
+  // A shared_ptr, because std::function needs a copyable job.
   std::shared_ptr<ClosedWindow> shared = std::move(window);
   RunTimes times;
   if (watch != nullptr) times = watch->Times();
@@ -195,16 +198,16 @@ void Profile::State::HandOver(std::unique_ptr<ClosedWindow> window) {
       })) {
     return;
   }
-  // Memory would grow without end if windows came faster than they are
-  // analysed.
+  // Drop the window: memory would grow without limit if windows came faster
+  // than they are analysed.
   errors->Add(absl::ResourceExhaustedError(
       "window " + std::to_string(cycle) +
       " was dropped, because earlier windows are still being analysed; record "
       "fewer steps, or wait longer between windows"));
 }
 
-// Hands what is due to the background thread; waits for the next time if that
-// is busy.
+// Gives everything that is due to the background thread. If that thread is
+// busy, tries again when the next chores are due.
 void Profile::State::DoChores() {
   if (session->in_forked_child() || !background->HasRoom()) return;
   RunWatch::Chores due = watch->Due();
@@ -227,8 +230,8 @@ void Profile::State::DoChores() {
 void Profile::State::EndRun() {
   if (watch == nullptr) return;
   if (stalls != nullptr) stalls->Drop();
-  // The last job: its output comes after that of the windows, and it must find
-  // room.
+  // This must be the last job, because its output comes after that of the
+  // windows. So wait until there is room for it.
   if (!background->HasRoom()) WaitForFiles();
   background->Add([output = output, run = run_output, stalls = stalls,
                    lines = watch->Lines(), times = watch->Times()] {
@@ -237,8 +240,8 @@ void Profile::State::EndRun() {
   });
 }
 
-// A loop that ended early is an error only if nothing was recorded; otherwise
-// what there is gets analysed, and a line says what is missing.
+// A loop that ended early is an error only if nothing was recorded. Otherwise
+// the recorded steps are analysed, and a line says what is missing.
 void Profile::State::EndLoop() {
   const bool by_exception = std::uncaught_exceptions() > exceptions;
   const bool was_done = session->done();
@@ -261,21 +264,21 @@ void Profile::State::EndLoop() {
       Say(who + missed);
     }
   }
-  // A window without a complete step is worth analysing only after an
-  // exception: what led to it is what the user wants to see.
+  // A window without a complete step is analysed only after an exception: it
+  // shows what led to the exception.
   if (window != nullptr && (window->steps() > 0 || by_exception)) {
     HandOver(std::move(window));
   }
 }
 
-// The files are waited for as long as the grace allows.
+// Limits the wait for the files to the rest of the grace period.
 void Profile::State::HurryUp() {
   stop_timeout = std::min(stop_timeout, EndingSignals::Left());
   Say(who + EndingSignals::NameOf(EndingSignals::Caught()) +
       ": the profile ends first (at most " + Seconds(stop_timeout) + ")");
 }
 
-// Silent for the first second, which suffices for most programs.
+// Silent for the first second, which is long enough for most programs.
 void Profile::State::WaitForFiles() {
   constexpr milliseconds kQuiet(1000);
   constexpr milliseconds kEvery(10'000);

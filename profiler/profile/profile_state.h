@@ -1,5 +1,5 @@
-// Profile::State: what a Profile consists of, and how its parts work together.
-// All calls are the training thread's.
+// Profile::State: the parts of a Profile, and how they work together. All calls
+// are made on the training thread.
 #pragma once
 
 #include <stepscope/profile.h>
@@ -36,7 +36,8 @@ struct Profile::State {
   std::shared_ptr<StallRecorder> stalls;  // null: stalls are not recorded
   std::shared_ptr<WindowOutput> output;
   std::shared_ptr<RunOutput> run_output;
-  // Windows that are being analysed: the steps meanwhile are not undisturbed.
+  // The number of windows that are being analysed. Steps during an analysis do
+  // not count as undisturbed.
   std::shared_ptr<std::atomic<int>> analysing =
       std::make_shared<std::atomic<int>>(0);
   std::unique_ptr<Background> background;
@@ -61,8 +62,8 @@ struct Profile::State {
   bool IsStallDue() const {
     return stalls != nullptr && stalls->IsDue(watch->next_step());
   }
-  // Gives the background thread a job during which steps are not undisturbed;
-  // false if it has no room.
+  // Gives the background thread a job during which steps do not count as
+  // undisturbed. False if there is no room for the job.
   template <typename Job>
   bool Analyse(Job job);
   void EndSessionStep();
@@ -70,7 +71,7 @@ struct Profile::State {
   void HandOver(std::unique_ptr<ClosedWindow> window);
   void DoChores();
   void EndRun();
-  // A signal asks the program to end.
+  // True if a signal has asked the program to end.
   bool IsAskedToEnd() const {
     return signals != nullptr && EndingSignals::Caught() != 0;
   }

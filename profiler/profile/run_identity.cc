@@ -23,8 +23,8 @@ int32_t NumberOf(const Environment& environment, const char* name) {
   return error == std::errc() && end == text.data() + text.size() ? value : -1;
 }
 
-// Of a RANK and WORLD_SIZE that make no sense together. A program without a
-// launcher has neither.
+// Describes a RANK and WORLD_SIZE that make no sense together. A program
+// without a launcher has neither, which is no problem.
 std::string ProblemOf(const Environment& environment, int32_t world_size) {
   const auto shown = [&](const char* name) {
     const std::string text = TextOf(environment, name);
@@ -63,7 +63,7 @@ RunIdentity IdentityFrom(const Environment& environment) {
   identity.start = TimeText(identity.start_s);
   const int32_t rank = NumberOf(environment, "RANK");
   const int32_t world_size = NumberOf(environment, "WORLD_SIZE");
-  // A rank that cannot be is no rank: the process runs by itself.
+  // If the rank is impossible, the process counts as one that runs alone.
   if (rank < 0 || world_size < 1 || rank >= world_size) {
     identity.problem = ProblemOf(environment, world_size);
     return identity;

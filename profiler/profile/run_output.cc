@@ -14,7 +14,7 @@ RunOutput::RunOutput(std::shared_ptr<LogRun> log, std::string who,
 
 void RunOutput::Write(const std::vector<StepLine>& lines) noexcept {
   if (log_ == nullptr || failed_ || lines.empty()) return;
-  // Set first, so that an exception ends the file, too.
+  // Set first, so that an exception also ends the writing.
   failed_ = true;
   errors_->Guard("the step times were not written", [&] {
     const absl::Status status = Append(lines);
@@ -26,8 +26,8 @@ void RunOutput::Write(const std::vector<StepLine>& lines) noexcept {
 absl::Status RunOutput::Append(const std::vector<StepLine>& lines) {
   const absl::StatusOr<std::string> path = log_->StepTimesPath();
   if (!path.ok()) return path.status();
-  // Lines of JSON and not one array: the file is valid at any moment, even if
-  // the program is killed.
+  // Lines of JSON instead of one array, so that the file is valid at any
+  // moment, even if the program is killed.
   std::string text;
   char line[160];
   for (const StepLine& step : lines) {
@@ -40,7 +40,7 @@ absl::Status RunOutput::Append(const std::vector<StepLine>& lines) {
         static_cast<double>(step.ns) * 1e-6, step.off ? "false" : "true");
     text.append(line, static_cast<size_t>(length));
   }
-  // "e": a child process that the program starts must not inherit the file.
+  // "e": child processes of the program must not inherit the file.
   std::FILE* const file = std::fopen(path->c_str(), "ae");
   bool ok = file != nullptr &&
             std::fwrite(text.data(), 1, text.size(), file) == text.size();

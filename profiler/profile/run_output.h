@@ -1,5 +1,5 @@
-// RunOutput: writes the times of all steps of a run, and says how it goes. Runs
-// on the background thread.
+// RunOutput: writes the times of all steps of a run and prints status lines.
+// Runs on the background thread.
 #pragma once
 
 #include <stepscope/run_times.h>
@@ -18,18 +18,18 @@ namespace stepscope {
 
 class RunOutput {
  public:
-  // `log` may be null: then no lines are written. `who` precedes each message.
+  // If `log` is null, no lines are written. `who` precedes each message.
   RunOutput(std::shared_ptr<LogRun> log, std::string who,
             std::shared_ptr<Errors> errors);
 
-  // Appends one line of JSON per step. An error is said once, and ends the
-  // file.
+  // Appends one line of JSON per step. After an error, which is reported once,
+  // nothing more is written.
   void Write(const std::vector<StepLine>& lines) noexcept;
 
-  // Chooses the stall to be recorded next.
+  // Chooses the stall that is recorded next.
   void Plan(const RunTimes& times, StallRecorder& stalls) noexcept;
 
-  // A line on stderr about the run so far.
+  // Prints a line about the run so far on stderr.
   void SayStatus(const RunTimes& times) noexcept;
 
  private:

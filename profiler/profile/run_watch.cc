@@ -8,7 +8,7 @@ namespace stepscope {
 namespace {
 
 constexpr size_t kMostLines = 16384;  // 512 KB
-// A line is at most about this old when it is written.
+// The age that a line may have, at most, when it is written (approximately).
 constexpr int64_t kAskEveryNs = 1'000'000'000;
 
 }  // namespace
@@ -17,8 +17,8 @@ RunWatch::RunWatch(const Options& options)
     : keep_lines_(options.keep_lines),
       status_every_ns_(
           options.status_every.count() > 0
-              // Due() is asked once a second, so a shorter interval has no
-              // effect.
+              // Due() is called only once a second, so a shorter interval has
+              // no effect.
               ? std::max<int64_t>(options.status_every.count() * 1'000'000,
                                   kAskEveryNs)
               : 0),
@@ -27,18 +27,19 @@ RunWatch::RunWatch(const Options& options)
       timer_(options.first_step),
       next_status_ns_(begin_.monotonic_ns + status_every_ns_) {
   if (keep_lines_) lines_.reserve(kMostLines);
-  // The rate of the ticks is known after the first question.
+  // Ask soon for the first time. The rate of the ticks is known only
+  // afterwards.
   const bool asks = keep_lines_ || status_every_ns_ > 0 || look_for_stalls_;
   due_ = asks ? begin_.ticks + 1'000'000 : std::numeric_limits<Ticks>::max();
 }
 
 void RunWatch::Keep(Ticks now, Ticks length, bool off) noexcept {
-  // The background thread is far behind. Lines are dropped: the training thread
-  // never waits, and the vector never grows.
+  // If the background thread is far behind, lines are dropped, so that the
+  // training thread never waits and the vector never grows.
   if (lines_.size() == kMostLines) return;
   lines_.push_back({timer_.next_step() - 1, now, length, off});
-  // Half full: the lines are fetched at once, which leaves the other half for
-  // the steps until then.
+  // Fetch the lines when the vector is half full. The other half is for the
+  // steps until then.
   if (lines_.size() == kMostLines / 2) due_ = now;
 }
 
@@ -53,7 +54,8 @@ RunWatch::Chores RunWatch::Due() {
   }
   if (look_for_stalls_ && timer_.steps() >= next_look_) {
     chores.stalls = true;
-    // At 64, 80, 100, ... steps: the cost stays a small share of the run.
+    // Looks at 64, 80, 100, ... steps, so that the cost stays a small share of
+    // the run.
     next_look_ = timer_.steps() + timer_.steps() / 4;
   }
   chores.lines = TakeLines(now);
@@ -61,8 +63,8 @@ RunWatch::Chores RunWatch::Due() {
 }
 
 std::vector<StepLine> RunWatch::TakeLines(const ClockReading& now) {
-  // Ticks become ns only here: the longer the run, the better their rate is
-  // known.
+  // Ticks are converted to ns only here, because their rate is known better the
+  // longer the run is.
   const ClockMap clock(begin_, now);
   std::vector<StepLine> lines;
   lines.reserve(lines_.size());

@@ -1,6 +1,6 @@
-// RunWatch: the training thread's side of timing a whole run. It keeps the
-// times of all steps and says when something is due that the background thread
-// does: lines of JSON, a status line.
+// RunWatch: the training thread's part of timing a whole run. It keeps the
+// times of all steps and says when the background thread has something to do:
+// write lines of JSON, print a status line, look for stalls.
 #pragma once
 
 #include <stepscope/step_timer.h>
@@ -11,7 +11,7 @@
 
 namespace stepscope {
 
-// A step as a line of the file of step times.
+// One step, for a line of the file of step times.
 struct StepLine {
   int64_t number = 0;
   int64_t end_ns = 0;  // since the epoch
@@ -19,7 +19,7 @@ struct StepLine {
   bool off = true;  // every collector was off
 };
 
-// One thread at a time.
+// Used by one thread at a time.
 class RunWatch {
  public:
   struct Options {
@@ -30,15 +30,15 @@ class RunWatch {
   };
   explicit RunWatch(const Options& options);
 
-  // The current step has ended; `off`: every collector was off. True if
-  // something is due: call Due().
+  // The current step has ended. `off`: every collector was off. Returns true if
+  // something is due: then call Due().
   bool Step(bool off) noexcept {
     const Ticks now = NowTicks();
     const Ticks length = timer_.Add(now, off);
     if (keep_lines_) Keep(now, length, off);
     return now >= due_;
   }
-  // The current step begins now.
+  // Restarts the clock of the current step: it begins now.
   void Restart() noexcept { timer_.Restart(NowTicks()); }
 
   struct Chores {
@@ -46,9 +46,9 @@ class RunWatch {
     bool stalls = false;
     std::vector<StepLine> lines;
   };
-  // What is due, and when to ask again.
+  // Returns what is due, and sets the next time to ask.
   Chores Due();
-  // The lines that are left, at the end of the run.
+  // At the end of the run: returns the remaining lines.
   std::vector<StepLine> Lines() { return TakeLines(ReadClock()); }
 
   int64_t next_step() const { return timer_.next_step(); }
@@ -71,7 +71,8 @@ class RunWatch {
   StepTimer timer_;
   Ticks due_ = 0;
   int64_t next_status_ns_ = 0;  // monotonic
-  // Looking takes far longer than a step, so it is done ever more seldom.
+  // Looking for stalls takes far longer than a step, so it is done ever more
+  // rarely.
   int64_t next_look_ = 64;
   std::vector<Raw> lines_;
 };

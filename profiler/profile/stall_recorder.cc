@@ -8,7 +8,8 @@
 namespace stepscope {
 namespace {
 
-// A collector's first steps are slower, as buffers and libraries are set up.
+// A collector's first steps are slower, because buffers and libraries are set
+// up.
 constexpr int64_t kWarmupSteps = 2;
 constexpr int64_t kStepsBefore = 2;  // recorded steps before the stall
 constexpr int64_t kStepsAfter = 1;
@@ -16,7 +17,8 @@ constexpr int64_t kStepsAfter = 1;
 constexpr int kMostTries = 3;
 // A stall below this share of the run is not worth a window.
 constexpr double kMinFrac = 0.001;
-// The training thread goes on while a window is planned.
+// The training thread goes on while a window is planned, so plan this much
+// ahead.
 constexpr double kPlanAheadMs = 100;
 
 bool HasPeriod(const RunStall& stall) {
@@ -27,7 +29,7 @@ bool HasPeriod(const RunStall& stall) {
 
 std::unique_ptr<ClosedWindow> StallRecorder::EndStep(int64_t next) {
   if (session_ == nullptr) {
-    // The window opens here; -1, so that this happens once.
+    // The window opens here. The -1 makes sure that this happens only once.
     begin_.store(-1, std::memory_order_relaxed);
     Session::Options options = make_();
     options.schedule = {.wait = 0,
@@ -35,7 +37,7 @@ std::unique_ptr<ClosedWindow> StallRecorder::EndStep(int64_t next) {
                         .active = kStepsBefore + 1 + kStepsAfter,
                         .repeat = 1};
     options.first_step = next;
-    // Another Profile may be recording: then this stall is not.
+    // If another Profile is recording, this stall is not recorded.
     auto made = Session::Make(std::move(options));
     if (made.ok()) session_ = *std::move(made);
     if (session_ == nullptr) Release();
@@ -48,14 +50,15 @@ std::unique_ptr<ClosedWindow> StallRecorder::EndStep(int64_t next) {
 
 void StallRecorder::Plan(const WholeRun& run, int64_t next) {
   if (busy_.load(std::memory_order_acquire)) {
-    // The training thread may have been past the step before it saw the plan.
+    // The training thread may have passed the chosen step before it saw the
+    // plan.
     const int64_t begin = begin_.load(std::memory_order_relaxed);
     if (begin < 0 || begin >= next) return;
     begin_.store(-1, std::memory_order_relaxed);
     Release();
   }
   for (const RunStall& stall : run.stalls) {
-    // Only a stall with a period can be foreseen.
+    // Only a stall with a period can be predicted.
     if (!HasPeriod(stall) || stall.frac < kMinFrac) continue;
     const auto period = static_cast<int64_t>(std::llround(stall.period_steps));
     const int64_t phase = stall.last_step % period;

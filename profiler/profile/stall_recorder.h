@@ -1,11 +1,11 @@
-// StallRecorder: records the next of a stall that recurs, so that the report of
-// the run can say what it does. Most stalls fall outside the few steps that the
-// schedule records.
+// StallRecorder: records the next occurrence of a recurring stall, so that the
+// report of the run can name its cause. Most stalls fall outside the few steps
+// that the schedule records.
 //
-// The background thread says which step to record: Plan(). The training thread
-// opens a window of six steps around it: two of warm-up, two before the stall,
-// the stall, and the one after it. A kind of stall whose window shows no slow
-// step is tried three times.
+// The background thread chooses the step to record (Plan()). The training
+// thread opens a window of six steps around it: two warm-up steps, two steps
+// before the stall, the stall, and one step after it. If a window shows no slow
+// step, the same kind of stall is tried again, three times in total.
 #pragma once
 
 #include <stepscope/report.h>
@@ -24,11 +24,11 @@ namespace stepscope {
 
 class StallRecorder {
  public:
-  // `make` gives the options of a new session: collectors, buffers, names.
+  // `make` returns the options of a new session: collectors, buffers, names.
   explicit StallRecorder(std::function<Session::Options()> make)
       : make_(std::move(make)) {}
 
-  // Training thread.
+  // Called on the training thread:
 
   // True if EndStep() has something to do before step `next` begins.
   bool IsDue(int64_t next) const noexcept {
@@ -36,31 +36,32 @@ class StallRecorder {
            next == begin_.load(std::memory_order_relaxed);
   }
   bool recording() const { return session_ != nullptr; }
-  // The step before number `next` has ended. Returns the window if that closed
-  // it. REQUIRES: IsDue(next).
+  // The step before number `next` has ended. Returns the window if this step
+  // closed it. REQUIRES: IsDue(next).
   std::unique_ptr<ClosedWindow> EndStep(int64_t next);
   // The loop has ended: discards an open window.
   void Drop() { session_.reset(); }
 
-  // Background thread.
+  // Called on the background thread:
 
-  // Chooses what to record next, if nothing is chosen. The steps before number
-  // `next` have ended.
+  // Chooses what to record next, unless something is chosen already. `next` is
+  // the number of the first step that has not ended.
   void Plan(const WholeRun& run, int64_t next);
   // Reads the cause of the stall from its window.
   void Take(const Trace& trace, const Report& report);
-  // The window was lost, or taken: another one may follow.
+  // The window was lost or processed, so another one may follow.
   void Release() noexcept { busy_.store(false, std::memory_order_release); }
-  // Adds the causes that are known to the stalls of `run`.
+  // Adds the known causes to the stalls of `run`.
   void Explain(WholeRun& run) const;
 
  private:
-  // A kind of stall: its steps are `phase` modulo `period`.
+  // A kind of stall: it occurs in the steps whose number modulo `period` is
+  // `phase`.
   struct Kind {
     int64_t period = 0;
     int64_t phase = 0;
     int tries = 0;
-    int64_t step = -1;  // the recorded one
+    int64_t step = -1;  // the recorded step
     std::string cause = {};
   };
 

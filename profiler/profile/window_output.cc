@@ -8,7 +8,7 @@
 namespace stepscope {
 namespace {
 
-// One file that needs too much memory must not cost the others.
+// If one file needs too much memory, the others must still be written.
 absl::Status Write(const WindowFile& file, const WindowResult& result) {
   try {
     return file.write(result);
@@ -32,8 +32,8 @@ RunInfo WindowOutput::MakeRunInfo() {
   run.rank = options_.identity.rank;
   run.world_size = options_.identity.world_size;
   run.local_ranks = options_.identity.local_ranks;
-  // Without a log directory there is no RUN; the start time still tells two
-  // runs apart.
+  // Without a log directory there is no RUN. The start time still distinguishes
+  // two runs.
   run.run_id = log_ != nullptr ? log_->Run() : options_.identity.start;
   run.producer = std::string("stepscope ") + Version();
   run.record_shapes = options_.record_shapes;
@@ -69,7 +69,8 @@ TextOptions WindowOutput::Layout() const {
   return text;
 }
 
-// The program's own function: what it throws is no fault of the analysis.
+// Guarded separately, because exceptions of the program's function are not
+// errors of the analysis.
 void WindowOutput::CallBack(const Trace& trace) noexcept {
   if (job_report_ && options_.on_job_report) {
     errors_->Guard("on_job_report threw an exception",
@@ -82,7 +83,8 @@ void WindowOutput::CallBack(const Trace& trace) noexcept {
       "; the files are written all the same");
 }
 
-// Hands the window to rank 0; as rank 0, waits for those of the others.
+// Sends the window to rank 0. Rank 0 itself waits for the windows of the
+// others.
 void WindowOutput::ShareWindow(RankDigest digest) {
   if (options_.job == nullptr) return;
   errors_->Guard(
@@ -110,8 +112,8 @@ void WindowOutput::Print() {
   PrintReport(options_.parts.to_text(ReportToShow(report_, job()), text));
 }
 
-// The report is printed before the files are written: they may take longer than
-// the user waits, and may fail.
+// The report is printed before the files are written, because writing may take
+// longer than the user waits, and may fail.
 void WindowOutput::TakeOrThrow(ClosedWindow& window, const RunTimes& times) {
   const Trace trace = window.Build(MakeRunInfo());
   page_ = {};
@@ -126,8 +128,8 @@ void WindowOutput::TakeOrThrow(ClosedWindow& window, const RunTimes& times) {
   }
   report_.whole_run = AnalyzeRun(times);
 
-  // Of this window only: if it gets no paths, the files of the previous window
-  // must not be written again.
+  // Cleared first: if this window gets no paths, the files of the previous
+  // window must not be written again.
   paths_ = {};
   if (log_ != nullptr) {
     absl::StatusOr<LogPaths> made =
@@ -159,8 +161,8 @@ void WindowOutput::EndRunOrThrow(const RunTimes& times,
     errors_->Guard("on_run_end threw an exception",
                    [&] { options_.on_run_end(report_.whole_run); });
   }
-  // A trace can be large, so it is not kept until the end; only files that come
-  // from the report alone are written again, now with the times of all steps.
+  // A trace can be large, so it is not kept until the end. Only files that need
+  // just the report are written again, now with the times of all steps.
   if (!paths_.advice.empty() && !text.empty()) {
     WriteFiles(Trace(), true);
   }
@@ -188,7 +190,7 @@ void WindowOutput::WriteFiles(const Trace& trace, bool again) {
     }
   }
   if (failed == 0) return;
-  // One line, even if a full disk fails many files.
+  // Report one line, even if a full disk makes many files fail.
   errors_->Add(absl::Status(
       first.code(), std::to_string(failed) + " of " +
                         std::to_string(failed + written) +

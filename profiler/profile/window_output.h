@@ -1,5 +1,5 @@
-// WindowOutput: turns a closed window into a Trace, a Report, a printed report
-// and files. Runs on the background thread.
+// WindowOutput: turns a closed window into a Trace and a Report, prints the
+// report and writes the files. Runs on the background thread.
 #pragma once
 
 #include <stepscope/profile_parts.h>
@@ -34,24 +34,24 @@ class WindowOutput {
     std::function<void(const Report&)> on_job_report;
     std::function<void(const WholeRun&)> on_run_end;
     std::shared_ptr<JobReport> job;  // null: each rank reports alone
-    bool writes_trace = false;       // LogPaths::chrome_kineto will be there
+    bool writes_trace = false;       // LogPaths::chrome_kineto will be written
   };
 
-  // `log` may be null: then no files are written.
+  // If `log` is null, no files are written.
   WindowOutput(Options options, std::shared_ptr<LogRun> log,
                std::shared_ptr<Errors> errors);
 
-  // Builds, analyses, prints and writes; `times` is the run so far. Adds every
-  // failure to the Errors; a file that fails does not stop the others, and
-  // neither does on_report.
+  // Builds the Trace, analyses it, prints the report and writes the files.
+  // `times` is the run so far. Every failure is added to the Errors. A file
+  // that fails does not stop the others, and neither does on_report.
   void Take(ClosedWindow& window, const RunTimes& times) noexcept;
 
-  // Analyses the window around a stall, and tells `stalls` what it shows.
+  // Analyses the window around a stall, and gives the result to `stalls`.
   void TakeStall(ClosedWindow& window, StallRecorder& stalls) noexcept;
 
-  // The run has ended: prints what all its steps show, and writes the files
-  // that come from the last report again. Does nothing if that is nothing.
-  // `stalls` may be null.
+  // The run has ended: calls on_run_end, prints what the times of all steps
+  // show, and writes again the files that need only the last report. Prints and
+  // writes nothing if the times show nothing. `stalls` may be null.
   void EndRun(const RunTimes& times, const StallRecorder* stalls) noexcept;
 
  private:
@@ -62,10 +62,10 @@ class WindowOutput {
   const Report* job() const { return job_report_ ? &*job_report_ : nullptr; }
   void CallBack(const Trace& trace) noexcept;
   void ShareWindow(RankDigest digest);
-  // What is printed: the report of all ranks, if there is one.
+  // Prints the report of all ranks if there is one, else this rank's report.
   void Print();
   RunInfo MakeRunInfo();
-  // `again`: only those that need no trace.
+  // `again`: writes only the files that need no trace.
   void WriteFiles(const Trace& trace, bool again);
 
   const Options options_;

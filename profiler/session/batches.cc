@@ -12,8 +12,9 @@ std::vector<int64_t> ThreadIds(std::vector<std::thread>& threads) {
         pthread_getcpuclockid(thread.native_handle(), &clock) != 0) {
       continue;
     }
-    // A thread's CPU clock holds its id, inverted, above three bits of flags
-    // (Linux, include/linux/posix-timers.h); glibc has no call for it.
+    // The id of a thread's CPU clock contains the thread's id, inverted, above
+    // three bits of flags (Linux, include/linux/posix-timers.h). glibc has no
+    // function that returns it.
     ids.push_back(~(static_cast<int64_t>(clock) >> 3));
   }
   return ids;

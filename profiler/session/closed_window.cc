@@ -1,6 +1,6 @@
-// The background thread's part of a recording: ClosedWindow has every
-// collector's recording decoded and builds the Trace. Session is the training
-// thread's part.
+// The part of a recording that runs on the background thread: ClosedWindow
+// decodes the recordings of all collectors and builds the Trace. Session is the
+// part on the training thread.
 #include <stepscope/session.h>
 #include <stepscope/trace_builder.h>
 
@@ -12,10 +12,11 @@ namespace stepscope {
 ClosedWindow::ClosedWindow() = default;
 ClosedWindow::~ClosedWindow() = default;
 
-// In the order in which the collectors started, the session's own rows last:
-// a collector may know a better name of a thread than the system does.
+// Decodes the collectors in the order in which they started, and the session's
+// own rows last, because a collector may know a better name of a thread than
+// the system does.
 void ClosedWindow::AddRecordings(TraceBuilder& builder, const ClockMap& clock) {
-  // One collector that fails to decode must not cost the others' rows.
+  // If one collector fails to decode, the rows of the others must be kept.
   const auto guard = [&](auto&& add) {
     const auto failed = [&](const char* what) {
       builder.Add(Loss{.name = "decode-failed",
@@ -35,23 +36,23 @@ void ClosedWindow::AddRecordings(TraceBuilder& builder, const ClockMap& clock) {
   };
   static const SlotLog kNoSlots;
   const SlotLog& slots = events_ != nullptr ? events_->slots() : kNoSlots;
-  // From the back: the vector is in the order in which collectors stopped,
-  // which is the reverse of the order in which they started.
+  // From the back, because the vector has the collector that stopped first at
+  // the front, and collectors stop in reverse order of their start.
   while (!recordings_.empty()) {
     guard([&] { recordings_.back()->AddTo(builder, clock, slots); });
-    recordings_.pop_back();  // its memory is free before the next one decodes
+    recordings_.pop_back();  // free its memory before the next one decodes
   }
   if (events_ == nullptr) return;
   guard([&] { events_->AddTo(builder, clock); });
   events_.reset();
 }
 
-// Runs on the background thread, some time after the window closed: everything
-// it needs was copied into the ClosedWindow, and nothing here looks at the
-// process as it is now.
+// Runs on the background thread, some time after the window closed. It uses
+// only data that was copied into the ClosedWindow, and never asks for the
+// present state of the process.
 Trace ClosedWindow::Build(RunInfo run) {
   const ClockMap clock(clock_begin_, clock_end_);
-  // The training thread gets row 0, whatever the collectors add.
+  // The training thread always gets row 0.
   TraceBuilder builder;
   const RowId thread = builder.ThreadRow(pid_, tid_);
   run.pid = pid_;
@@ -59,12 +60,12 @@ Trace ClosedWindow::Build(RunInfo run) {
   run.training_thread = thread;
   run.window_begin_ns = clock.ToNs(begin_);
   run.window_end_ns = clock.ToNs(end_);
-  // Lengths of the steps before the window, which were timed with every
-  // collector off: what an unprofiled step takes.
+  // Lengths of the steps before the window, timed with every collector off.
+  // They show how long an unprofiled step takes.
   run.wait_step_ns = std::move(wait_step_ns_);
   run.clock_error_ns = clock.error_ns();
-  // Warm-up steps are recorded too, so that first-time costs of the hooks do
-  // not fall into an active step. Clipping drops their rows.
+  // Warm-up steps are recorded too, so that one-time costs of the hooks do not
+  // fall into an active step. Clipping drops the rows of warm-up steps.
   TraceBuilder::Options clip{.window_begin_ns = run.window_begin_ns,
                              .window_end_ns = run.window_end_ns};
   builder.run() = std::move(run);
@@ -76,8 +77,9 @@ Trace ClosedWindow::Build(RunInfo run) {
                      .number = step.number,
                      .thread = thread});
   }
-  // A kind is watched only if somebody could have recorded it: without a
-  // loader, "no loader rows" would wrongly mean that none waits.
+  // Watch a kind only if its events could have been recorded. Without a
+  // registered loader, an empty table would wrongly mean that nobody waited for
+  // one.
   if (!loaders_.empty()) builder.Watch(Kind::kLoader);
   for (const LoaderFacts& loader : loaders_) {
     builder.Add(Loader{.name = builder.Intern(loader.name),

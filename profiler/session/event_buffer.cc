@@ -9,7 +9,8 @@
 
 namespace stepscope {
 
-// The number of the window, so that a late Close() cannot close a newer window.
+// The number of the window. It prevents a late Close() from closing a newer
+// window.
 struct EventBuffers::Window {
   uint64_t number;
 };
@@ -25,7 +26,7 @@ absl::StatusOr<std::unique_ptr<EventBuffers>> EventBuffers::Open(
         ", less than one chunk of ", kChunkBytes,
         "; use at least that, the default is 256 MiB"));
   }
-  // Before the window opens, as memory may run out.
+  // Allocated before the window opens, because memory may run out.
   auto window = std::make_unique<Window>();
   std::unique_ptr<EventBuffers> buffers(new EventBuffers(nullptr));
   absl::StatusOr<uint64_t> number =

@@ -8,8 +8,8 @@ namespace stepscope {
 
 namespace {
 
-// MAP_POPULATE: hooks must not take page faults. MAP_ANONYMOUS memory is zero,
-// which is what an unwritten slot must be (see the header).
+// MAP_POPULATE keeps hooks from taking page faults. MAP_ANONYMOUS memory is
+// zero, as the memory of unwritten slots must be (see the header).
 Chunk* Map(size_t chunks) noexcept {
   void* memory = mmap(nullptr, chunks * kChunkBytes, PROT_READ | PROT_WRITE,
                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
@@ -28,8 +28,8 @@ void UnmapChunks(Chunk* last) noexcept {
   }
 }
 
-// Chunks of one Fill() are adjacent, so the unused rest is one mapping; those
-// that threads took are unmapped one by one.
+// The chunks of one Fill() are adjacent, so those that were never used form one
+// mapping. Chunks that threads took are unmapped one by one.
 void UnmapUnused(std::pair<Chunk*, size_t> chunks) noexcept {
   if (chunks.second > 0) munmap(chunks.first, chunks.second * kChunkBytes);
 }
@@ -41,7 +41,7 @@ void ReadyChunks::Fill(size_t chunks) noexcept {
 }
 
 std::pair<Chunk*, size_t> ReadyChunks::Drain() noexcept {
-  // Take() goes on counting when no chunk is left.
+  // Take() keeps counting after the last chunk.
   const size_t taken = std::min(next_.load(std::memory_order_relaxed), count_);
   const std::pair<Chunk*, size_t> rest(first_ + taken, count_ - taken);
   first_ = nullptr;

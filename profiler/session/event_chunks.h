@@ -1,6 +1,6 @@
-// Chunks: the memory behind the slots. They are mapped with their pages
-// present, so that a hook never waits for a page fault, and zeroed, so that an
-// unwritten slot reads as RecordLength::kNone.
+// Chunks: the memory of the slots. A chunk is mapped with its pages present, so
+// that a hook never waits for a page fault, and zeroed, so that an unwritten
+// slot reads as RecordLength::kNone.
 #pragma once
 
 #include <stepscope/slot.h>
@@ -14,7 +14,7 @@ namespace stepscope {
 
 inline constexpr size_t kChunkBytes = size_t{64} << 10;
 
-// The first slot of a chunk links it to the thread's chunk before it.
+// In front of its slots, a chunk has a link to the thread's previous chunk.
 struct Chunk {
   Chunk* previous;
   Slot* used_end;  // null while the chunk is the thread's last
@@ -26,25 +26,25 @@ struct Chunk {
 };
 static_assert(sizeof(Chunk) == kChunkBytes);
 
-// Null if the system has no memory.
+// Returns null if the system has no memory.
 Chunk* MapChunk() noexcept;
 void UnmapChunks(Chunk* last) noexcept;  // and all before it
 
-// Unmaps adjacent chunks that were never used: the first and their number.
+// Unmaps adjacent chunks that were never used, given as first chunk and number.
 void UnmapUnused(std::pair<Chunk*, size_t> chunks) noexcept;
 
-// Chunks that are mapped when a window opens, so that hooks of a usual window
-// map none: 64 KiB of fresh pages take 24 us on a virtual machine, which is 12
-// ns for each operator that fits.
+// Chunks that are mapped when a window opens, so that hooks usually need not
+// map any. Mapping a chunk (64 KiB of fresh pages) takes 24 us on a virtual
+// machine, which is 12 ns for each operator that fits into it.
 class ReadyChunks {
  public:
-  // REQUIRES: nobody calls Take().
+  // REQUIRES: no thread calls Take() meanwhile.
   void Fill(size_t chunks) noexcept;
-  // The chunks that Take() left: the first and their number. REQUIRES: as
-  // Fill().
+  // Returns the chunks that Take() left, as first chunk and number. REQUIRES:
+  // no thread calls Take() meanwhile.
   std::pair<Chunk*, size_t> Drain() noexcept;
 
-  // Null if there is none left. Any thread, without a lock.
+  // Returns null if no chunk is left. Called from any thread, without a lock.
   Chunk* Take() noexcept {
     if (next_.load(std::memory_order_relaxed) >= count_) return nullptr;
     const size_t at = next_.fetch_add(1, std::memory_order_relaxed);

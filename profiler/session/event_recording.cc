@@ -1,4 +1,4 @@
-// Takes the slots of all threads when a window closes, and hands them to the
+// Takes the slots of all threads when a window closes, and passes them to the
 // decoders.
 #include <absl/strings/str_cat.h>
 #include <stepscope/event_recording.h>
@@ -22,14 +22,15 @@ SlotThread ThreadOf(const RegisteredLog& log) {
   thread.source_thread = log.source_thread;
   thread.name = log.name;
   for (Chunk* chunk = log.last; chunk != nullptr; chunk = chunk->previous) {
-    // Only full chunks know their end; the last one ends at the cursor.
+    // Only full chunks know where their records end; in the last one they end
+    // at the cursor.
     Slot* end = chunk->used_end != nullptr ? chunk->used_end : log.cursor;
     thread.chunks.emplace_back(chunk->begin(), end);
   }
-  // Chunks link backwards; decoders need the order in which they were written.
+  // Chunks link backwards, but decoders need them in the order of writing.
   std::reverse(thread.chunks.begin(), thread.chunks.end());
-  // Operators that had not ended when the window closed: a foreign thread may
-  // still have delivered their end (slot_ends.h).
+  // Operators that had not ended when the window closed. Another thread may
+  // have delivered their end (slot_ends.h).
   for (const OpenOp* open = log.open_base; open != log.top; ++open) {
     if (open->slot != nullptr) thread.open.emplace_back(open->slot, open->key);
   }
@@ -38,8 +39,8 @@ SlotThread ThreadOf(const RegisteredLog& log) {
 
 }  // namespace
 
-// Decoders read the chunks in place, so a recording owns them until the Trace
-// has been built.
+// Frees the chunks only now, because decoders read them in place until the
+// Trace has been built.
 EventRecording::~EventRecording() {
   for (Chunk* last : last_chunks_) UnmapChunks(last);
   UnmapUnused(unused_);

@@ -7,15 +7,15 @@
 namespace stepscope {
 namespace {
 
-// pthread_atfork handlers take no user pointer. Never destroyed: a thread may
-// still lock it while the process exits.
+// Global, because pthread_atfork handlers take no user pointer. Never
+// destroyed, because a thread may still lock it while the process exits.
 std::mutex* const g_mutex = new std::mutex;
 std::atomic<uint64_t> g_forks{0};
 
 bool InstallHandlers() {
-  // Locked before the fork and released on both sides, so the child never
-  // inherits a mutex that a thread of the parent held: that thread does not
-  // exist in the child and would never release it.
+  // Locked before the fork and released on both sides. Otherwise a child could
+  // inherit a mutex locked by a thread that does not exist in the child and
+  // never releases it.
   pthread_atfork([] { g_mutex->lock(); }, [] { g_mutex->unlock(); },
                  [] {
                    g_forks.fetch_add(1, std::memory_order_relaxed);
@@ -35,8 +35,8 @@ std::mutex& SharedMutex() {
   return *g_mutex;
 }
 
-// Relaxed is enough: the count changes only inside fork(), when the child has a
-// single thread.
+// A relaxed load is enough: the count changes only inside fork(), when the
+// child has a single thread.
 uint64_t ForkCount() noexcept {
   EnsureHandlers();
   return g_forks.load(std::memory_order_relaxed);

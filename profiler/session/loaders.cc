@@ -16,9 +16,9 @@ struct LoaderRegistration::Entry {
   bool ended = false;
 };
 
-// One list per process, because `Batches(*loader, "train")` names no session.
-// Guarded by SharedMutex(); never destroyed, because a loader may outlive every
-// static object.
+// One list per process, because `Batches(*loader, "train")` does not name a
+// session. Guarded by SharedMutex(). Never destroyed, because a loader may
+// outlive every static object.
 struct LoaderList {
   using Entry = LoaderRegistration::Entry;
   std::vector<std::shared_ptr<Entry>> entries;
@@ -28,8 +28,8 @@ namespace {
 
 LoaderList* const g_loaders = new LoaderList;
 
-// Ended loaders are kept until the next window closes, but no more than this: a
-// program that makes a loader per step must not grow.
+// Ended loaders are kept until the next window closes. Their number is limited,
+// because a program may make a loader per step.
 constexpr size_t kMaxEnded = 64;
 
 }  // namespace
@@ -54,10 +54,11 @@ LoaderRegistration::~LoaderRegistration() {
   }
 }
 
-// Runs in the training loop at each batch, so it is one store and takes no
-// lock.
+// Only one store and no lock, because it runs in the training loop at each
+// batch.
 void LoaderRegistration::MarkWait() noexcept {
-  // Also avoids ticks from before the clock was chosen (NowTicks()).
+  // This check also avoids reading ticks before the clock was chosen
+  // (NowTicks()).
   if (!IsRecording()) return;
   entry_->last_wait.store(NowTicks(), std::memory_order_relaxed);
 }
@@ -75,8 +76,8 @@ size_t LoaderThreads(std::span<int64_t> tids) {
   return count;
 }
 
-// `since` is the start of the window: a loader that nobody waited for meanwhile
-// (that of the validation set, say) is no part of it.
+// `since` is the start of the window. A loader that nobody waited for since
+// then (for example that of the validation set) is not part of the window.
 std::vector<LoaderFacts> TakeLoadersWaitedFor(Ticks since) {
   const std::lock_guard lock(SharedMutex());
   std::vector<LoaderFacts> loaders;

@@ -5,8 +5,8 @@
 namespace stepscope {
 namespace {
 
-// A range that the program named may be a step of torch.profiler's kind, which
-// is a row of its own.
+// A range that the program named may be a step mark of torch.profiler
+// ("ProfilerStep#12"). It then becomes a row of the steps table instead.
 void AddRange(const Slot& slot, RowId thread, const ClockMap& clock,
               SlotEnds& ends, TraceBuilder& builder) {
   const auto fields = std::bit_cast<TextFields>(slot.word[2]);
@@ -36,16 +36,16 @@ void AddRange(const Slot& slot, RowId thread, const ClockMap& clock,
 
 int64_t DecodeRanges(const SlotLog& log, const ClockMap& clock,
                      TraceBuilder& builder) {
-  SlotEnds ends(log);  // user scopes of LibTorch may end on another thread
+  SlotEnds ends(log);  // LibTorch's user scopes may end on another thread
   int64_t bad_records = 0;
   for (const SlotThread& thread : log.threads) {
     const RowId row = builder.ThreadRow(log.pid, thread.tid);
     if (!thread.name.empty() && builder.thread(row).name == 0) {
       builder.thread(row).name = builder.Intern(thread.name);
     }
-    // Records of other sources are only stepped over; their collectors decode
-    // them. A record whose length is invalid ends its chunk and is counted
-    // here, once for all sources.
+    // Skip the records of other sources: their collectors decode them. A record
+    // whose length is invalid ends its chunk. It is counted here, once for all
+    // sources.
     bad_records += WalkSlots(thread, [&](const Slot& slot) {
       if (TagOf(slot) == kRangeSlot) AddRange(slot, row, clock, ends, builder);
     });

@@ -1,4 +1,4 @@
-// Decodes the session's own slots: ranges, steps that a range's name marks, and
+// Decodes the session's own slots: ranges, steps marked by a range's name, and
 // the names of threads.
 #pragma once
 
@@ -10,9 +10,9 @@
 
 namespace stepscope {
 
-// Adds the rows, and returns the number of invalid records of any source. A
-// thread that already has a name keeps it: a collector that found one knows
-// what the program calls the thread.
+// Adds the rows. Returns the number of invalid records of all sources. A thread
+// that already has a name keeps it, because a collector that found a name knows
+// how the program calls the thread.
 int64_t DecodeRanges(const SlotLog& log, const ClockMap& clock,
                      TraceBuilder& builder);
 

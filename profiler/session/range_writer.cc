@@ -7,8 +7,8 @@
 namespace stepscope {
 namespace internal {
 
-// Number of the open window, 0 if there is none. Every hook reads it first:
-// this load is all that a range costs while nothing is recorded.
+// The number of the open window, or 0 if none is open. Every hook reads it
+// first. While nothing is recorded, this load is the only cost of a range.
 constinit std::atomic<uint64_t> g_window{0};
 
 }  // namespace internal
@@ -21,8 +21,8 @@ void CopyText(Slot* first, std::string_view name, std::string_view detail) {
   }
 }
 
-// Cuts a text that is too long, at the start of a UTF-8 character: bytes
-// 10xxxxxx continue one.
+// Cuts a text that is too long, at the start of a UTF-8 character. (Bytes
+// 10xxxxxx continue a character.)
 std::string_view Bounded(ThreadLog* log, std::string_view text) {
   if (text.size() <= kMaxNameBytes) [[likely]]
     return text;
@@ -49,22 +49,22 @@ RangeToken OpenRange(RangeKind kind, std::string_view name,
                  .about = static_cast<uint32_t>(kind)});
   slot->word[3] = PackTail(kRangeSlot, 0);
   CopyText(slot, name, detail);
-  // The end stays 0 until CloseRange(): a range that is still open is decoded
-  // as unfinished.
+  // The end stays 0 until CloseRange(), so that a range that is still open is
+  // decoded as unfinished.
   slot->word[1] = 0;
   slot->word[0] =
       NowTicks();  // last, so that the copy is not part of the range
   return {.slot = slot, .window = scope.log()->window};
 }
 
-// May run on another thread than OpenRange() did (LibTorch ends some user
-// scopes elsewhere), so it uses the slot in the token, not the thread's stack
-// of open operators.
+// May run on another thread than OpenRange() did, because LibTorch ends some
+// user scopes elsewhere. It therefore uses the slot in the token instead of the
+// thread's stack of open operators.
 void CloseRange(const RangeToken& token) noexcept {
   if (token.slot == nullptr) return;
   const Ticks now = NowTicks();  // first, for the same reason
   WriteScope scope;
-  // Another window's chunks may be gone.
+  // If the token is from another window, its chunks may already be freed.
   if (!scope || scope.log()->window != token.window) return;
   static_cast<Slot*>(token.slot)->word[1] = now;
 }

@@ -1,5 +1,5 @@
-// RegisteredLog: a ThreadLog with what only the slow paths need, the thread's
-// identity and its chunks.
+// RegisteredLog: a ThreadLog with the fields that only slow paths need, such as
+// the thread's identity and its chunks.
 #pragma once
 
 #include <stepscope/event_writer.h>
@@ -13,7 +13,7 @@
 
 namespace stepscope {
 
-// The most that the end of a window waits for threads inside a write.
+// How long the end of a window waits, at most, for threads inside a write.
 inline constexpr std::chrono::milliseconds kMostWriteWait{1000};
 
 struct RegisteredLog : ThreadLog {
@@ -21,8 +21,8 @@ struct RegisteredLog : ThreadLog {
   int64_t tid = 0;
   std::string name;     // as read when the thread exited
   bool exited = false;  // the thread is gone; its records are kept
-  // The thread was inside a write when the window closed, so its chunks are
-  // still here; nobody reads them.
+  // The thread was inside a write when the window closed. Its chunks are
+  // therefore still here, but nothing reads them.
   std::atomic<bool> abandoned{false};
 };
 

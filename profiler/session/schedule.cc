@@ -6,7 +6,7 @@
 namespace stepscope {
 namespace {
 
-// Beyond any loop, and small enough that no sum of them overflows.
+// Longer than any loop, and small enough that sums of it do not overflow.
 constexpr int64_t kMaxSteps = kWholeLoop;
 
 int64_t CycleSteps(const Schedule& schedule) {
@@ -65,8 +65,8 @@ absl::Status CheckSchedule(const Schedule& schedule) {
   return absl::OkStatus();
 }
 
-// Steps are numbered from 0 over the whole loop. `skip_first` steps come once,
-// before the first cycle, and count as wait steps of it.
+// Steps are numbered from 0 over the whole loop. The `skip_first` steps come
+// once, before the first cycle, and count as its wait steps.
 SchedulePlace PlaceOf(const Schedule& schedule, int64_t step) {
   if (step < schedule.skip_first) return {SchedulePhase::kWait, 0, step};
   step -= schedule.skip_first;
@@ -124,18 +124,18 @@ std::string PlanText(const Schedule& schedule, int64_t first_step) {
          "); then off";
 }
 
-// What a loop that ended after `steps` steps did not record, for the line that
-// a user sees when a report is missing.
+// Names what a loop that ended after `steps` steps did not record. Shown to
+// users who miss a report.
 std::string MissedText(const Schedule& schedule, int64_t steps) {
   const SchedulePlace place = PlaceOf(schedule, steps);
   if (place.phase == SchedulePhase::kDone) return "";
   const bool in_window =
       place.phase == SchedulePhase::kActive && place.index > 0;
   if (in_window && schedule.active == kWholeLoop) return "";
-  // An endless schedule misses nothing between two windows.
+  // An endless schedule that ends between two windows misses nothing.
   if (schedule.repeat == 0 && place.cycle > 0 && !in_window) return "";
 
-  // The loop ended in the phase of its last step.
+  // Name the phase of the last step, in which the loop ended.
   const SchedulePhase ended_in =
       steps > 0 ? PlaceOf(schedule, steps - 1).phase : place.phase;
   const std::string loop = steps == 0 ? "loop ended before the first Step()"

@@ -13,11 +13,11 @@
 namespace stepscope {
 namespace {
 
-// The last wait steps suffice: earlier ones may still warm up caches.
+// The last wait steps are enough. During earlier ones caches may still warm up.
 constexpr size_t kMaxWaitSteps = 32;
 
-// The session with cycles left in this process, if `g_holder_fork` is this
-// process. Guarded by SharedMutex(); never destroyed.
+// The name of the session that has cycles left in this process; valid if
+// `g_holder_fork` is this process. Guarded by SharedMutex(). Never destroyed.
 std::string* const g_holder = new std::string;
 bool g_held = false;
 uint64_t g_holder_fork = 0;
@@ -30,8 +30,8 @@ class Session::Claim {
   static absl::StatusOr<std::unique_ptr<Claim>> Make(const std::string& name) {
     const uint64_t fork_count = ForkCount();
     const std::lock_guard lock(SharedMutex());
-    // After a fork the parent's claim is not the child's, which may profile for
-    // itself.
+    // A forked child does not inherit the parent's claim, because the child may
+    // profile itself.
     if (g_held && g_holder_fork == fork_count) {
       return absl::FailedPreconditionError(
           "cannot profile \"" + name + "\": \"" + *g_holder +
@@ -40,7 +40,7 @@ class Session::Claim {
     }
     *g_holder = name;
     std::unique_ptr<Claim> made(new Claim);
-    g_held = true;  // behind all that takes memory
+    g_held = true;  // after everything that may throw
     g_holder_fork = fork_count;
     return made;
   }
@@ -56,7 +56,7 @@ class Session::Claim {
 };
 
 absl::StatusOr<std::unique_ptr<Session>> Session::Make(Options options) {
-  // The schedule first: an invalid one must not block another session.
+  // Check the schedule first: an invalid one must not block another session.
   if (absl::Status s = CheckSchedule(options.schedule); !s.ok()) return s;
   if (options.first_step < 0) {
     return absl::InvalidArgumentError("first_step is " +
@@ -65,13 +65,13 @@ absl::StatusOr<std::unique_ptr<Session>> Session::Make(Options options) {
   }
   absl::StatusOr<std::unique_ptr<Claim>> claim = Claim::Make(options.name);
   if (!claim.ok()) return claim.status();
-  ReadClock();  // chooses the clock, before anyone takes ticks
+  ReadClock();  // chooses the clock before the first ticks are read
   return std::unique_ptr<Session>(
       new Session(std::move(options), *std::move(claim)));
 }
 
-// Memory may run out anywhere. Half a window is of no use, and what is switched
-// on must not stay so.
+// Runs `call`. If it throws (memory may run out anywhere), ends the Session:
+// half a window is of no use, and collectors must not stay on.
 template <typename Call>
 auto Session::OrAbandon(Call call) {
   try {
@@ -83,12 +83,12 @@ auto Session::OrAbandon(Call call) {
 }
 
 void Session::Abandon() noexcept {
-  // Each turn takes one off the list, even where its Stop() throws.
+  // Each turn removes one collector from the list, even if its Stop() throws.
   while (!started_.empty()) {
     try {
       StopCollectors(nullptr);
     } catch (const std::exception&) {
-      // The error that led here is the one to show.
+      // Only the error that led here is shown.
     }
   }
   DropRecording();
@@ -113,10 +113,10 @@ void Session::Arm() {
 }
 
 Session::~Session() {
-  // Freeing them would unmap memory and lock mutexes that the parent's threads
-  // may hold; a child usually calls exec or _exit soon.
+  // In a child, destroying the members would unmap memory and lock mutexes that
+  // the parent's threads may hold. A child usually calls exec or _exit soon, so
+  // leaking them is harmless.
   if (in_forked_child()) {
-    // The hooks, chunks and locks are the parent's; forget them untouched.
     (void)claim_.release();
     (void)buffers_.release();
     for (auto& collector : options_.collectors) (void)collector.release();
@@ -133,8 +133,8 @@ void Session::ReportOnce(const absl::Status& error) {
   if (std::find(reported_.begin(), reported_.end(), text) != reported_.end())
     return;
   reported_.push_back(std::move(text));
-  // A source that does not exist here (Unavailable: no GPU, not built) is
-  // expected, and only the Trace mentions it.
+  // A source that does not exist here (Unavailable: no GPU, not built) is not
+  // an error. Only the Trace mentions it.
   if (options_.on_error && !absl::IsUnavailable(error)) {
     options_.on_error(error);
   }
@@ -147,8 +147,8 @@ void Session::Enter() {
     Finish();
     return;
   }
-  // Wait steps are kept for the recorded steps of the same cycle: the program
-  // may have changed since the last one.
+  // Keep only the wait steps of this cycle, because the program may have
+  // changed since the previous cycle.
   if (place_.cycle != before.cycle) wait_step_ns_.clear();
   if (place_.phase != SchedulePhase::kWait && !recording_) StartRecording();
   if (IsSampleStep()) {
@@ -162,8 +162,8 @@ void Session::Enter() {
 }
 
 void Session::MarkBegin() {
-  // Not by ticks: the length of a step is needed while the loop runs, and ticks
-  // become ns only when a window has closed.
+  // In nanoseconds, because the length of a step is needed while the loop runs,
+  // and ticks can be converted only after the window has closed.
   step_begin_ns_ = MonotonicNs();
   step_begin_ = NowTicks();
   if (place_.phase == SchedulePhase::kActive && window_->steps_.empty()) {
@@ -179,7 +179,7 @@ void Session::BeginStep() {
   });
 }
 
-// The last step before the window, or its first one if there is none before it.
+// True for the last warm-up step or, if there is none, the window's first step.
 bool Session::IsSampleStep() const {
   if (place_.phase == SchedulePhase::kActive) {
     return place_.index == 0 && options_.schedule.warmup == 0;
@@ -190,7 +190,7 @@ bool Session::IsSampleStep() const {
 
 void Session::StartRecording() {
   recording_ = true;
-  // A collector that has started must be found in the list.
+  // Reserve first, so that adding a started collector to the list cannot fail.
   started_.reserve(options_.collectors.size());
   window_ = std::make_unique<ClosedWindow>();
   window_->cycle_ = place_.cycle;
@@ -199,8 +199,8 @@ void Session::StartRecording() {
   if (options_.training_tid == 0 && window_->tid_ != maker_tid_) {
     window_->losses_.push_back(OtherThreadTrains(window_->tid_, maker_tid_));
   }
-  // Both clock readings of a window span its records, so ticks are interpolated
-  // and never extrapolated (ClockMap).
+  // The two clock readings of a window enclose its records, so that ticks are
+  // interpolated and never extrapolated (ClockMap).
   window_->clock_begin_ = ReadClock();
   absl::StatusOr<std::unique_ptr<EventBuffers>> buffers =
       EventBuffers::Open(options_.buffers);
@@ -208,7 +208,7 @@ void Session::StartRecording() {
     ReportOnce(buffers.status());
     window_->losses_.push_back(LossOf("buffers-unavailable", buffers.status()));
     window_->losses_.back().severity = Severity::kError;
-    return;  // without buffers the collectors cannot record
+    return;  // collectors cannot record without buffers
   }
   buffers_ = *std::move(buffers);
   for (const auto& collector : options_.collectors) {
@@ -223,8 +223,9 @@ void Session::StartRecording() {
   }
 }
 
-// A window belongs to the thread that trains when it opens. A Step() of another
-// one marks a step there, too, and makes the marks of both meaningless.
+// A window belongs to the thread that trains when it opens. A Step() on another
+// thread would mark a step in the same window and make the marks of both
+// threads meaningless.
 void Session::CheckThread() {
   const std::thread::id caller = std::this_thread::get_id();
   if (caller == driver_) return;
@@ -246,13 +247,13 @@ std::unique_ptr<ClosedWindow> Session::Step() {
 
 std::unique_ptr<ClosedWindow> Session::EndStep() {
   CheckThread();
-  // Counters of two cores may differ by a few ticks; a step never ends before
-  // it began.
+  // Counters of two cores may differ by a few ticks, but a step must not end
+  // before it began.
   const Ticks end = std::max(NowTicks(), step_begin_);
   const int64_t end_ns = MonotonicNs();
   switch (place_.phase) {
     case SchedulePhase::kWait:
-      // Step 0 also holds whatever came before the loop.
+      // Step 0 also contains the time before the loop.
       if (step_ > 0) {
         if (wait_step_ns_.size() == kMaxWaitSteps) {
           wait_step_ns_.erase(wait_step_ns_.begin());
@@ -271,7 +272,7 @@ std::unique_ptr<ClosedWindow> Session::EndStep() {
       break;
   }
   if (recording_) {
-    // Once for all, so that the samples of a step have the same time.
+    // Read the time once, so that all samples of a step have the same time.
     const int64_t now_ns = NowNs();
     for (Collector* collector : started_)
       collector->OnStep(options_.first_step + step_, now_ns);
@@ -280,17 +281,19 @@ std::unique_ptr<ClosedWindow> Session::EndStep() {
   const int64_t cycle = place_.cycle;
   ++step_;
   std::unique_ptr<ClosedWindow> closed;
-  // The phase of the step that begins now decides what is switched. A window
-  // closes when the next step is not an active step of the same cycle.
+  // The phase of the step that begins now decides what is switched on or off.
+  // The window closes unless the next step is an active step of the same cycle.
   const SchedulePlace next = PlaceOf(options_.schedule, step_);
   if (was_active &&
       (next.phase != SchedulePhase::kActive || next.cycle != cycle)) {
     closed = CloseWindow();
   }
   const bool same_phase = next.phase == place_.phase && closed == nullptr;
-  // After closing, so that with wait 0 and warmup 0 the next window opens here.
+  // Must come after closing, because with wait 0 and warmup 0 the next window
+  // opens here.
   Enter();
-  // Steps tile the timeline unless something was switched between them.
+  // Steps follow each other without a gap unless something was switched between
+  // them.
   if (same_phase) {
     step_begin_ = end;
     step_begin_ns_ = end_ns;
@@ -306,9 +309,9 @@ std::unique_ptr<ClosedWindow> Session::End() {
 std::unique_ptr<ClosedWindow> Session::EndLoop() {
   std::unique_ptr<ClosedWindow> closed;
   if (recording_ && window_->begin_ != 0) {
-    // The window ends with its last complete step: what an unfinished one did
-    // would be counted to the others. Without a complete one, what there is
-    // may show why the loop ended.
+    // The window ends with its last complete step, because events of an
+    // unfinished step would be counted for the others. If no step is complete,
+    // keep everything: it may show why the loop ended.
     if (window_->steps_.empty()) window_->end_ = NowTicks();
     closed = CloseWindow();
   } else if (recording_) {
@@ -318,8 +321,8 @@ std::unique_ptr<ClosedWindow> Session::EndLoop() {
   return closed;
 }
 
-// Destroys the collectors even if the Session lives on: what they hold (CUPTI,
-// for one) would slow down the rest of the program.
+// Destroys the collectors even if the Session lives on, because what they hold
+// (CUPTI, for example) would slow down the rest of the program.
 void Session::Finish() {
   done_ = true;
   options_.collectors.clear();
@@ -327,8 +330,8 @@ void Session::Finish() {
 }
 
 std::unique_ptr<ClosedWindow> Session::CloseWindow() {
-  // Hooks first: the buffers must not close under a collector that still starts
-  // records.
+  // Remove the hooks first: the buffers must not close while a collector still
+  // starts records.
   StopCollectors(window_.get());
   if (buffers_ != nullptr) {
     window_->events_ = buffers_->Close();
@@ -341,8 +344,8 @@ std::unique_ptr<ClosedWindow> Session::CloseWindow() {
   return std::move(window_);
 }
 
-// Stops them in the reverse order of their start. If `window` is null, what
-// they recorded is discarded.
+// Stops the collectors in the reverse order of their start. If `window` is
+// null, their recordings are discarded.
 void Session::StopCollectors(ClosedWindow* window) {
   while (!started_.empty()) {
     Collector* const collector = started_.back();

@@ -2,9 +2,11 @@
 
 namespace stepscope {
 
-// count -1: nobody knows how many events the source would have recorded.
+// The count is -1, because nobody knows how many events the source would have
+// recorded.
 Loss LossOf(const std::string& name, const absl::Status& status) {
-  // A source that does not exist here is a note; one that fails, a warning.
+  // A source that does not exist here is a note; a source that fails is a
+  // warning.
   return {.name = name,
           .detail = std::string(status.message()),
           .count = -1,

@@ -1,4 +1,4 @@
-// What a Session finds missing, as Losses of the Trace.
+// Losses for the Trace about what a Session could not record.
 #pragma once
 
 #include <absl/status/status.h>
@@ -9,14 +9,14 @@
 
 namespace stepscope {
 
-// A source could not start or stop; `name` is the Loss's.
+// For a source that could not start or stop. `name` is the name of the Loss.
 Loss LossOf(const std::string& name, const absl::Status& status);
 
-// Thread `tid` steps and is taken for the one that trains, although `maker_tid`
-// made the Profile.
+// Thread `tid` calls Step() and is taken for the training thread, although
+// thread `maker_tid` made the Profile.
 Loss OtherThreadTrains(int64_t tid, int64_t maker_tid);
 
-// Thread `tid` stepped in a window of the thread `training_tid`.
+// Thread `tid` called Step() in a window that belongs to thread `training_tid`.
 Loss StepOnOtherThread(int64_t tid, int64_t training_tid);
 
 }  // namespace stepscope

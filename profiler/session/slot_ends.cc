@@ -13,8 +13,8 @@ const void* AddressIn(uint64_t word) {
 
 SlotEnds::SlotEnds(const SlotLog& log) : log_(log) {
   for (const SlotThread& thread : log.threads) {
-    // Only records that are known to be unended look for an end by key: keys
-    // are addresses, which are reused.
+    // Look up an end by key only for records that are known to be unended,
+    // because keys are addresses, which are reused.
     for (const auto& [slot, key] : thread.open) unended_[slot] = key;
     WalkSlots(thread, [&](const Slot& slot) {
       if (TagOf(slot) == kForeignEndSlot) {
@@ -34,21 +34,23 @@ SlotEnds::End SlotEnds::Of(const Slot& slot) {
     return {.ticks = ticks, .is_inexact = true};
   }
   ++unfinished_;
-  // Still open when the window closed. Its end is then the close of the window,
-  // which is marked as inexact.
+  // The record was still open when the window closed. The close of the window
+  // becomes its end, marked as inexact.
   return {.ticks = std::max(log_.closed, slot.word[0]), .is_inexact = true};
 }
 
-// An operator may end on another thread than it began on (the range of an
-// asynchronous collective, for example). The thread that sees the end writes a
-// record with the operator's key; it is matched here. 0 if there is none.
+// Returns the end that another thread delivered for the record at `slot`, or 0
+// if there is none. An operator may end on another thread than it began on (for
+// example, the range of an asynchronous collective). The thread that sees the
+// end writes a record with the operator's key, which is matched here.
 Ticks SlotEnds::DeliveredFor(const Slot& slot) const {
   const auto unended = unended_.find(&slot);
   if (unended == unended_.end()) return 0;
   const auto [first, last] = delivered_.equal_range(unended->second);
   Ticks best = 0;
   for (auto it = first; it != last; ++it) {
-    // An address is used again; the first end after the begin is this one's.
+    // Addresses are reused: the first end after the record's begin is the right
+    // one.
     if (it->second >= slot.word[0] && (best == 0 || it->second < best)) {
       best = it->second;
     }

@@ -9,25 +9,25 @@
 namespace stepscope {
 namespace {
 
-// What is kept of a full block: steps of at least 1.2 times the median of the
-// steps around them, as the analysis of a window does.
+// A full block keeps only the steps that take at least 1.2 times the median of
+// the steps around them. The analysis of a window uses the same factor.
 constexpr float kSlowTimes = 1.2F;
-// The steps whose median is the usual step: short enough to follow a run whose
-// steps change with time.
+// The number of steps whose median is the usual step. Small enough to follow a
+// run whose steps change over time.
 constexpr size_t kAround = 1024;
 constexpr size_t kMostRecorded = 4096;
-// A standard deviation is the distance of a quartile from the median, over this
-// (normal distribution).
+// In a normal distribution, the distance of a quartile from the median, divided
+// by the standard deviation.
 constexpr double kQuartileOfSd = 0.6745;
 
-// A step that was not timed has its length negative, less one. One float per
-// step: 16 million ticks are exact, and longer steps keep a relative error of
-// 6e-8. The sign is the flag "not timed".
+// A step is stored as one float, with the sign as a flag: a step of length n
+// that was not timed is stored as -n - 1. Lengths up to 16 million ticks are
+// exact; longer ones have a relative error of 6e-8.
 bool IsTimed(float entry) { return entry >= 0; }
 float TicksOf(float entry) { return IsTimed(entry) ? entry : -entry - 1.0F; }
 
-// The median of the timed ones of `entries`, at most 1.5 * kAround; 0 if there
-// are none.
+// The median of the timed steps among `entries`; 0 if there are none. REQUIRES:
+// count is at most 1.5 * kAround.
 float MedianOf(const float* entries, size_t count) noexcept {
   std::array<float, kAround + kAround / 2> timed;
   const auto end = std::copy_if(entries, entries + count, timed.begin(),
@@ -40,11 +40,11 @@ float MedianOf(const float* entries, size_t count) noexcept {
 
 }  // namespace
 
-// Its types are its own, so that no name of them leaves this file.
+// Its types are nested, so that none of their names leaves this file.
 struct StepTimer::Sums {
-  // Counts by length: 128 cells for each power of two, each 0.8 % wide. A
-  // histogram because a run has any number of steps: quantiles are exact to 0.8
-  // %, which is less than steps vary, in 32 KB.
+  // Counts by length: 128 cells for each power of two, each 0.8 % wide. The
+  // histogram takes 32 KB for any number of steps. Its quantiles are exact to
+  // 0.8 %, less than steps vary.
   class Histogram {
    public:
     void Add(float length) noexcept {
@@ -52,7 +52,8 @@ struct StepTimer::Sums {
       ++cells_[std::min(static_cast<size_t>(exact), cells_.size() - 1)];
       ++count_;
     }
-    // The length that a fraction of all is below; 0 if there are none.
+    // Returns the length below which the fraction `frac` of all steps lies; 0
+    // if there are none.
     double Quantile(double frac) const {
       double rest = frac * static_cast<double>(count_);
       for (size_t i = 0; i < cells_.size(); ++i) {
@@ -73,8 +74,8 @@ struct StepTimer::Sums {
     int64_t count_ = 0;
   };
 
-  // A step far above its neighbours, kept one by one, because the distances
-  // between such steps show which stalls recur.
+  // A step far longer than its neighbours. Such steps are kept one by one,
+  // because the distances between them show which stalls recur.
   struct Slow {
     int64_t number = 0;
     double begin = 0;  // ticks since the first step ended
@@ -95,8 +96,8 @@ struct StepTimer::Sums {
     if (slow.size() == kMostSlow) DropHalf();
     slow.push_back(step);
   }
-  // Forgets the less slow half. The memory for slow steps is bounded. The least
-  // slow ones go first: they are the most frequent and matter least.
+  // Drops the less slow half, because memory for slow steps is limited. The
+  // least slow steps are the most frequent and matter least.
   void DropHalf() noexcept {
     const auto half = slow.begin() + static_cast<int64_t>(slow.size() / 2);
     std::nth_element(
@@ -124,7 +125,8 @@ struct StepTimer::Sums {
   int64_t dropped = 0;
 };
 
-// All memory is taken here or in Sums(), so that adding a step never allocates.
+// All memory is allocated here or in Sums(), so that adding a step never
+// allocates.
 StepTimer::StepTimer(int64_t first_step)
     : first_step_(first_step),
       begin_(ReadClock()),
@@ -134,8 +136,8 @@ StepTimer::StepTimer(int64_t first_step)
 
 StepTimer::~StepTimer() = default;
 
-// The first step also holds what came before the loop and is left out of every
-// figure.
+// The first step also contains the time before the loop, so it is left out of
+// all figures.
 void StepTimer::AddStep(size_t i, float usual, Sums& sums) const noexcept {
   const int64_t before = before_ + static_cast<int64_t>(i);
   if (before == 0) return;
@@ -158,10 +160,10 @@ void StepTimer::AddStep(size_t i, float usual, Sums& sums) const noexcept {
 
 void StepTimer::AddBlock(Sums& sums) const noexcept {
   for (size_t begin = 0; begin < used_;) {
-    // What is less than half a part at the end belongs to the last one.
+    // A rest shorter than half a part is added to the last part.
     size_t end = begin + kAround;
     if (end + kAround / 2 > used_) end = used_;
-    // The first step is never timed, and must not pass for the usual one.
+    // The first step is never timed and must not count as usual.
     const size_t from = before_ == 0 && begin == 0 ? 1 : begin;
     const float usual =
         from < end ? MedianOf(block_.get() + from, end - from) : 0;
@@ -170,21 +172,22 @@ void StepTimer::AddBlock(Sums& sums) const noexcept {
   }
 }
 
-// Called when a block is full, in the training loop: no allocation, no lock.
+// Must not allocate or lock, because it runs in the training loop when a block
+// is full.
 void StepTimer::Fold() noexcept {
   AddBlock(*folded_);
   before_ += static_cast<int64_t>(used_);
   used_ = 0;
 }
 
-// Folds a copy of the current block, so the timer goes on unchanged and the
-// result includes the latest steps.
+// Folds a copy of the current block, so that the timer itself does not change
+// and the result includes the latest steps.
 RunTimes StepTimer::Times() const {
   const ClockMap clock(begin_, ReadClock());
   const auto ns = [&](double ticks) {
     return static_cast<int64_t>(std::llround(ticks * clock.ns_per_tick()));
   };
-  // On the heap: with its histogram it is too large for a stack.
+  // On the heap, because its histogram is too large for a stack.
   const auto all = std::make_unique<Sums>(*folded_);
   AddBlock(*all);
   RunTimes times;

@@ -15,8 +15,8 @@
 namespace stepscope {
 namespace internal {
 
-// constinit and trivially destructible, so reading it costs no guard and is
-// safe while a thread exits.
+// constinit and trivially destructible, so that reading it needs no guard and
+// is safe while a thread exits.
 constinit thread_local ThreadLog* t_log = nullptr;
 
 }  // namespace internal
@@ -24,14 +24,15 @@ constinit thread_local ThreadLog* t_log = nullptr;
 namespace {
 
 // The system call that makes every core running this process execute a barrier.
-// It lets the writers, which run at every operator, do without a fence:
-// Close(), which runs once per window, pays for it.
+// It moves the cost from the writers, which run at every operator, to Close(),
+// which runs once per window: writers need no fence.
 long Membarrier(int command) { return syscall(SYS_membarrier, command, 0, 0); }
 
-// Enough for a few steps of a usual model; takes 1.5 ms to map.
+// Enough for a few steps of a usual model. Mapping it takes 1.5 ms.
 constexpr int64_t kReadyBytes = int64_t{4} << 20;
 
-// Set once the thread's destructors have run: it records no more.
+// Set once the thread's destructors have run. The thread records nothing
+// afterwards.
 constinit thread_local bool t_exited = false;
 
 // Tells the registry when a recording thread exits.
@@ -58,7 +59,8 @@ std::string NameOfThread(int64_t tid) {
   return name;
 }
 
-// Any name is worth less than the records: none where memory has run out.
+// Returns no name if memory has run out, because records matter more than
+// names.
 template <typename Read>
 std::string NameOrNone(Read read) noexcept {
   try {
@@ -68,7 +70,7 @@ std::string NameOrNone(Read read) noexcept {
   }
 }
 
-// Moves the log to window `number`: nothing recorded, nothing open.
+// Moves the log to window `number`, with nothing recorded and nothing open.
 void Adopt(RegisteredLog* log, uint64_t number) {
   if (log->abandoned.exchange(false, std::memory_order_acquire))
     UnmapChunks(log->last);
@@ -82,24 +84,24 @@ void Adopt(RegisteredLog* log, uint64_t number) {
 
 }  // namespace
 
-// Leaked on purpose: threads may record until the process ends, after static
-// destructors have run.
+// Never destroyed, because threads may record until the process ends, after
+// static destructors have run.
 ThreadRegistry& ThreadRegistry::Get() {
   static ThreadRegistry* const registry = new ThreadRegistry;
   return *registry;
 }
 
 ThreadRegistry::ThreadRegistry() {
-  // Without the system call (old kernels, seccomp) each writer uses a fence of
-  // its own: needs_fence.
+  // Without the system call (old kernels, seccomp) each write needs its own
+  // fence (needs_fence).
   has_membarrier_ = Membarrier(MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED) == 0;
   pthread_atfork(&BeforeFork, &AfterForkInParent, &AfterForkInChild);
 }
 
 absl::StatusOr<uint64_t> ThreadRegistry::Open(int64_t max_bytes) {
-  ReadClock();  // chooses the clock before the first tick is taken
-  // Opening only publishes a number. Each thread moves its log to the new
-  // window when it next writes, so no thread is visited here.
+  ReadClock();  // chooses the clock before the first ticks are read
+  // Opening only publishes a number. Each thread moves its own log to the new
+  // window when it next writes.
   std::lock_guard lock(mutex_);
   if (open_ != 0) {
     return absl::FailedPreconditionError(
@@ -115,13 +117,13 @@ absl::StatusOr<uint64_t> ThreadRegistry::Open(int64_t max_bytes) {
   return open_;
 }
 
-// The barrier makes every running writer see the closed window, or makes its
-// busy flag visible here (BeginWrite() has the other half).
+// After the barrier every running writer either sees that the window is closed,
+// or its busy flag is visible here (BeginWrite() has the other half).
 //
-// A thread that lost its core inside a write keeps its flag until it gets one
-// again. All are waited for together: one after the other, 300 threads on two
-// cores would add up to a minute. Sleeping and not yielding, as a thread that
-// yields queues behind all of them.
+// A thread that lost its core inside a write keeps its flag until it gets a
+// core again. All such threads are waited for together: one after the other,
+// 300 threads on two cores could take a minute. Sleeps instead of yielding,
+// because a thread that yields queues behind all of them.
 void ThreadRegistry::WaitUntilQuiet(
     std::vector<RegisteredLog*>& writing) noexcept {
   internal::g_window.store(0, std::memory_order_seq_cst);
@@ -145,8 +147,8 @@ std::unique_ptr<EventRecording> ThreadRegistry::Close(uint64_t number) {
   auto recording = std::make_unique<EventRecording>();
   std::lock_guard lock(mutex_);
   if (open_ != number) return recording;
-  // Memory may run out until here, and the window is still open; from here on
-  // nothing throws.
+  // Memory may run out up to here, and the window is then still open. Nothing
+  // after this throws.
   std::vector<RegisteredLog*> writing;
   std::vector<RegisteredLog*> alive;
   writing.reserve(logs_.size());
@@ -157,7 +159,7 @@ std::unique_ptr<EventRecording> ThreadRegistry::Close(uint64_t number) {
   recording->SetClosed(getpid(), NowTicks(), max_bytes_);
   for (RegisteredLog* log : logs_) {
     if (std::ranges::find(writing, log) != writing.end()) {
-      // Only its thread may touch it.
+      // Only the writing thread may touch this log.
       log->abandoned.store(true, std::memory_order_release);
       alive.push_back(log);
       continue;
@@ -166,8 +168,8 @@ std::unique_ptr<EventRecording> ThreadRegistry::Close(uint64_t number) {
       if (!log->exited) {
         log->name = NameOrNone([log] { return NameOfThread(log->tid); });
       }
-      // Only read: the thread itself moves its log to the next window, and may
-      // be reading it now.
+      // The log is only read here. Its thread moves it to the next window
+      // itself, and may be reading it now.
       recording->TakeThread(*log);
     }
     if (log->exited) {
@@ -177,8 +179,7 @@ std::unique_ptr<EventRecording> ThreadRegistry::Close(uint64_t number) {
       alive.push_back(log);
     }
   }
-  // Logs of threads that exited were kept only until this window took their
-  // chunks.
+  // Logs of exited threads were kept only until this window took their chunks.
   logs_ = std::move(alive);
   recording->TakeUnused(ready_.Drain());
   return recording;
@@ -191,7 +192,7 @@ void ThreadRegistry::Discard(uint64_t number) noexcept {
   open_ = 0;
   std::erase_if(logs_, [number](RegisteredLog* log) {
     if (!log->exited) {
-      // Its thread may be inside a write, and frees the chunks later.
+      // The thread may be inside a write. It frees the chunks itself later.
       if (log->window == number) {
         log->abandoned.store(true, std::memory_order_release);
       }
@@ -205,8 +206,8 @@ void ThreadRegistry::Discard(uint64_t number) noexcept {
   UnmapUnused(ready_.Drain());
 }
 
-// Called at a thread's first event. nothrow, because a hook must not throw into
-// LibTorch or CUDA.
+// Called at a thread's first event. Uses nothrow, because a hook must not throw
+// into LibTorch or CUDA.
 ThreadLog* ThreadRegistry::Register() noexcept {
   auto* log = new (std::nothrow) RegisteredLog;
   if (log == nullptr) return nullptr;
@@ -224,8 +225,8 @@ ThreadLog* ThreadRegistry::Register() noexcept {
   return log;
 }
 
-// A log with records stays until its window closes. Without a record in the
-// open window nothing refers to the log, and it goes with its thread.
+// If the thread recorded in the open window, its log stays until the window
+// closes. Otherwise nothing refers to the log, and it is freed.
 void ThreadRegistry::ThreadExits(RegisteredLog* log) noexcept {
   std::lock_guard lock(mutex_);
   if (open_ != 0 && log->window == open_) {
@@ -241,8 +242,8 @@ void ThreadRegistry::ThreadExits(RegisteredLog* log) noexcept {
 
 Chunk* ThreadRegistry::TakeChunk() noexcept {
   constexpr auto kBytes = static_cast<int64_t>(kChunkBytes);
-  // Other threads take chunks at the same time, so the budget is taken first
-  // and given back if it was too small.
+  // Other threads take chunks at the same time, so subtract from the budget
+  // first, and add back if it was too small.
   if (bytes_left_.fetch_sub(kBytes, std::memory_order_relaxed) < kBytes) {
     bytes_left_.fetch_add(kBytes, std::memory_order_relaxed);
     return nullptr;
@@ -251,15 +252,15 @@ Chunk* ThreadRegistry::TakeChunk() noexcept {
   return chunk != nullptr ? chunk : MapChunk();
 }
 
-// Around a fork the lock is held, so the child finds the list whole. The window
-// is the parent's: the child leaves its chunks, and the logs of threads that do
-// not exist here, as they are.
+// The lock is held around a fork, so that the child finds the list intact. The
+// window belongs to the parent: the child leaves alone its chunks and the logs
+// of threads that do not exist in the child.
 void ThreadRegistry::BeforeFork() { Get().mutex_.lock(); }
 
 void ThreadRegistry::AfterForkInParent() { Get().mutex_.unlock(); }
 
-// The child has one thread, so nothing races. It abandons the parent's chunks:
-// they are copy-on-write pages that the parent decodes.
+// The child has one thread, so nothing races. It abandons the parent's chunks,
+// which are copy-on-write pages that the parent decodes.
 void ThreadRegistry::AfterForkInChild() {
   ThreadRegistry& registry = Get();
   internal::g_window.store(0, std::memory_order_relaxed);
@@ -267,7 +268,7 @@ void ThreadRegistry::AfterForkInChild() {
   registry.logs_.clear();
   registry.ready_.Drain();
   if (auto* own = static_cast<RegisteredLog*>(internal::t_log)) {
-    // A number that no window has, so the next BeginWrite() adopts the log.
+    // No window has this number, so the next BeginWrite() adopts the log.
     own->abandoned.store(false, std::memory_order_relaxed);
     Adopt(own, ~uint64_t{0});
     own->tid = syscall(SYS_gettid);
@@ -285,8 +286,8 @@ ThreadLog* BeginWriteSlow() noexcept {
     log = ThreadRegistry::Get().Register();
     if (log == nullptr) return nullptr;
   }
-  // First the flag, then the window, both sequentially consistent: BeginWrite()
-  // explains why.
+  // Set the flag first, then read the window, both sequentially consistent, for
+  // the reason given in BeginWrite().
   log->busy.store(1, std::memory_order_seq_cst);
   const uint64_t number = g_window.load(std::memory_order_seq_cst);
   if (number == 0) {
@@ -299,12 +300,12 @@ ThreadLog* BeginWriteSlow() noexcept {
 
 Slot* ReserveSlow(ThreadLog* log, size_t n) noexcept {
   auto* owner = static_cast<RegisteredLog*>(log);
-  // Once a chunk is refused, the thread drops all later events of the window:
-  // its log then has an end instead of holes.
+  // Once a chunk is refused, the thread drops all later events of the window,
+  // so that its log simply ends instead of having holes.
   Chunk* chunk = log->full ? nullptr : ThreadRegistry::Get().TakeChunk();
   if (chunk == nullptr) {
     log->full = true;
-    log->limit = log->cursor;  // smaller records are dropped too: the newest go
+    log->limit = log->cursor;  // drop smaller records, too
     ++log->dropped;
     return nullptr;
   }
@@ -329,8 +330,7 @@ bool GrowOpen(ThreadLog* log) noexcept {
   return true;
 }
 
-// Called where the operator that ends is not the innermost open one of its
-// thread.
+// Called if the operator that ends is not the innermost open one of its thread.
 Slot* PopSlow(ThreadLog* log, const void* key, Ticks now) noexcept {
   const auto note = [log](SlotTag tag, uint64_t first, const void* about) {
     Slot* slot = log->cursor;
@@ -344,13 +344,13 @@ Slot* PopSlow(ThreadLog* log, const void* key, Ticks now) noexcept {
   // Operators nearly always nest, so the search is short.
   OpenOp* found = log->top;
   while (found != log->open_base && found[-1].key != key) --found;
-  // It began on another thread: leave its end here, with its key, for the
+  // The operator began on another thread: write its end and key here, for the
   // decoder.
   if (found == log->open_base) {
     note(kForeignEndSlot, now, key);
     return nullptr;
   }
-  // The operators above it began later and have not ended: another thread will
+  // The operators above it began later and have not ended. Another thread will
   // end them.
   for (OpenOp* late = found; late != log->top; ++late) {
     if (late->slot == nullptr) continue;

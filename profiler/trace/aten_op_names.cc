@@ -6,10 +6,10 @@
 namespace stepscope {
 namespace {
 
-// The operators of torch 2.11: those of ATen, of prims and of Inductor itself,
-// torch.distributed's functional collectives, higher-order operators and
-// torchvision's. Sorted. compiled_names_test.py compares them with the
-// installed torch.
+// The operators of torch 2.11, sorted: those of ATen, prims and Inductor
+// itself, torch.distributed's functional collectives, higher-order operators
+// and torchvision's. compiled_names_test.py compares them with the installed
+// torch.
 // clang-format off
 constexpr std::string_view kNames[] = {
     "__and__", "__iand__", "__ilshift__", "__ior__", "__irshift__", "__ixor__",

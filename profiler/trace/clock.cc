@@ -38,13 +38,14 @@ int64_t NowNs() noexcept { return ReadNs(CLOCK_REALTIME); }
 int64_t MonotonicNs() noexcept { return ReadNs(CLOCK_MONOTONIC); }
 
 ClockReading ReadClock() noexcept {
-  // The processor may claim an invariant counter and still jump: a hypervisor
-  // may migrate the machine. Only sysfs shows that the kernel has stopped
-  // trusting the counter; here ClockMap::error_ns() shows a jump.
+  // Even a counter that the processor calls invariant may jump, for example
+  // when a hypervisor migrates the machine. Only sysfs tells whether the kernel
+  // still trusts the counter. Sysfs is not read here, because
+  // ClockMap::error_ns() shows a jump.
   static const bool use_tsc = HasInvariantTsc();
   internal::g_ticks_are_tsc.store(use_tsc, std::memory_order_relaxed);
-  // The narrowest of several readings counts: an interrupt between two reads
-  // would put the clocks apart by its length.
+  // Keep the reading with the smallest width of several tries: an interrupt
+  // between two reads shifts the clocks against each other by its length.
   constexpr int kTries = 32;
   ClockReading best;
   best.width_ns = INT64_MAX;
@@ -79,7 +80,7 @@ ClockMap::ClockMap(const ClockReading& begin, const ClockReading& end)
 }
 
 int64_t ClockMap::ToNs(Ticks ticks) const {
-  // A double holds the distance exactly enough: 2^53 ticks are a month.
+  // A double is exact enough for the distance: 2^53 ticks are about a month.
   const int64_t distance = static_cast<int64_t>(ticks - begin_.ticks);
   return begin_.epoch_ns +
          std::llround(static_cast<double>(distance) * ns_per_tick_);

@@ -9,9 +9,9 @@
 namespace stepscope {
 namespace {
 
-// The beginnings of Inductor's names (torch/_inductor/codegen). Triton kernels
-// have three letters of their category ("unk": it fits none, as cooperative
-// reductions and combinations of kernels).
+// How Inductor's kernel names start (torch/_inductor/codegen). Triton kernels
+// have three letters for their category. "unk" is for kernels without a
+// category, such as cooperative reductions and combined kernels.
 struct Head {
   std::string_view text;
   std::string_view kind;
@@ -48,8 +48,8 @@ bool IsHash(std::string_view text) {
          });
 }
 
-// What Triton 2 appends to the name of a function: for each argument its number
-// and how it was specialised ("0d1d2de3c").
+// True for the suffix that Triton 2 appends to a function's name: for each
+// argument its number and how it was specialised ("0d1d2de3c").
 bool IsSignature(std::string_view text) {
   if (!text.starts_with("0d") && !text.starts_with("0c")) return false;
   return std::ranges::all_of(text, [](char c) {
@@ -57,7 +57,8 @@ bool IsSignature(std::string_view text) {
   });
 }
 
-// Takes the last part behind a "_" off `text` if `wanted` accepts it.
+// Removes the last part of `text`, from its last "_" on, if `wanted` accepts
+// it. Returns true if it did.
 template <typename Wanted>
 bool DropLast(std::string_view& text, Wanted wanted) {
   const size_t at = text.rfind('_');
@@ -68,14 +69,16 @@ bool DropLast(std::string_view& text, Wanted wanted) {
   return true;
 }
 
-// The head and what stands between it and the number: "_add_relu".
+// A name without its number: its head, and the operators behind the head
+// ("_add_relu").
 struct Parts {
   const Head* head = nullptr;
   std::string_view body;
 };
 
-// AOTInductor may put the name of the model in front, and C++ kernels have
-// "graph_3_".
+// Finds the first head in `name` and splits the name there. AOTInductor may put
+// the model's name before the head, and C++ kernels "graph_3_". Returns no head
+// if the name does not end with the head's number or hash.
 Parts Split(std::string_view name) {
   Parts found;
   size_t first = std::string_view::npos;
@@ -98,12 +101,13 @@ Parts Split(std::string_view name) {
   return is_whole ? found : Parts();
 }
 
-// Cuts a text into operators so that the sum of their costs is least; among
-// equals, into the fewest. Dynamic programming over the ends of words.
+// Cuts a text into operators so that the sum of their costs is smallest and,
+// with equal costs, the number of operators. Dynamic programming over the ends
+// of words.
 class Reading {
  public:
-  // `text` is without the "_" in front of its first operator. `is_sorted`: the
-  // operators should ascend.
+  // `text` must not have the "_" before its first operator. With `is_sorted`,
+  // an operator that does not sort after the one before it costs extra.
   Reading(std::string_view text, bool is_sorted)
       : text_(text), is_sorted_(is_sorted) {
     for (size_t at = 0; at <= text_.size(); ++at) {
@@ -129,7 +133,8 @@ class Reading {
   }
 
  private:
-  // Between "_"; no operator has more, so a longer stretch is several.
+  // The most words between "_" in one operator's name. A longer text must be
+  // several operators.
   static constexpr size_t kMostParts = 16;
   static constexpr int kNever = 1 << 20;
   static constexpr int kDisorder = 1;
@@ -146,9 +151,9 @@ class Reading {
     std::vector<Token> tokens;  // complete before any token that follows them
   };
 
-  // An operator that PyTorch has costs 1, anything else 1 and 2 for each word:
-  // the name of another library's operator stays in one piece unless parts of
-  // it are operators as well.
+  // Returns 1 for an operator that PyTorch has, and otherwise 1 plus 2 per
+  // word. An operator of another library therefore stays in one piece unless
+  // parts of its name are PyTorch operators.
   static int CostOf(std::string_view token) {
     std::string_view base = token;
     // In-place operators end with "_".
@@ -167,7 +172,8 @@ class Reading {
     return best == end.tokens.end() ? nullptr : &*best;
   }
 
-  // `before`: where the operators in front of it end; null for the first.
+  // Adds the operator from `begin` to `end`. `before` is the end of the
+  // operator in front of it, or null for the first one.
   void AddToken(size_t begin, const End* before, End& end) {
     if (begin >= end.at) return;
     Token token = {.text = text_.substr(begin, end.at - begin)};
@@ -196,8 +202,8 @@ class Reading {
   std::vector<End> ends_;  // of words: a "_", or the end of the text
 };
 
-// Names of nodes of the graph have numbers ("add_1"). Returns the stretches of
-// `body` between such numbers.
+// Nodes of the graph have numbered names ("add_1"). Returns the parts of `body`
+// between such numbers.
 std::vector<std::string_view> BetweenNumbers(std::string_view body) {
   std::vector<std::string_view> stretches;
   size_t begin = 0, word = 0;
@@ -218,7 +224,7 @@ std::vector<std::string_view> BetweenNumbers(std::string_view body) {
 }  // namespace
 
 std::optional<CompiledKernel> ParseCompiledKernel(std::string_view name) {
-  // What AMD's tools append to the names of kernels.
+  // AMD's tools append this suffix to the names of kernels.
   if (name.ends_with(".kd")) name.remove_suffix(3);
   if (!std::ranges::all_of(name, IsNameChar)) return std::nullopt;
   const Parts parts = Split(name);

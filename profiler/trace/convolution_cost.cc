@@ -7,10 +7,11 @@
 namespace stepscope {
 namespace {
 
-// Operations per element of the result; of a transposed convolution, whose
-// weight is [in, out / groups, ...], per element of the input. 2: a
-// multiplication and an addition. A weight is [out, in / groups, kernel...], so
-// the elements behind the first dimension are the terms of one sum.
+// Returns the operations per element of the result or, for a transposed
+// convolution, per element of its input: a multiplication and an addition for
+// each weight of one output (input) channel. The channel is the first
+// dimension: a weight is [out, in / groups, kernel...] and, if transposed,
+// [in, out / groups, kernel...].
 double WorkPerOutput(const std::vector<int64_t>& weight) {
   double work = 2;
   for (size_t i = 1; i < weight.size(); ++i) {
@@ -21,7 +22,7 @@ double WorkPerOutput(const std::vector<int64_t>& weight) {
 
 // The positions of the arguments of a forward convolution.
 struct ArgumentOrder {
-  // Order as in native_functions.yaml; recorded arguments have no names.
+  // As in native_functions.yaml, because recorded arguments have no names.
   size_t stride, padding, dilation, transposed, groups;
 };
 
@@ -49,7 +50,8 @@ void SetGroups(int64_t groups, const std::vector<int64_t>& weight,
   cost.depthwise = cost.groups > 1 && weight[1] == 1;
 }
 
-// Of a convolution that is not transposed, by the channels of its input.
+// For a convolution that is not transposed: computes the groups from the number
+// of input channels.
 void CountGroups(const std::vector<int64_t>& weight, int64_t channels,
                  OpCost& cost) {
   if (weight.size() < 2 || weight[1] <= 0) return;
@@ -63,8 +65,8 @@ OpCost Convolution(std::string_view op, const Arguments& args) {
   const std::vector<int64_t>& weight = args.Dims(1);
   if (input.size() < 3 || weight.size() != input.size()) return cost;
   const ArgumentOrder at = OrderOf(op);
-  // A transposed convolution is the gradient of an ordinary one: every element
-  // of the input meets every weight of its channel.
+  // A transposed convolution is the gradient of an ordinary one: every input
+  // element is multiplied with every weight of its channel.
   if (Contains(op, "_transpose") || args.Text(at.transposed) == "True") {
     SetGroups(args.Number(at.groups, 1), weight, cost);
     cost.flops = Elements(input) * WorkPerOutput(weight);
@@ -94,14 +96,15 @@ OpCost Convolution(std::string_view op, const Arguments& args) {
   return cost;
 }
 
-// The gradients of input and weight each cost what the forward pass does. The
+// The gradients of input and weight each cost as much as the forward pass. The
 // gradient of the result has the result's shape.
 OpCost ConvolutionBackward(std::string_view op, const Arguments& args) {
   OpCost cost;
   const bool only_input = op.ends_with("_input");
   const bool only_weight = op.ends_with("_weight");
-  // cudnn_convolution_backward: (input, grad_output, weight); the others:
-  // (grad_output, input, weight); of one side: (size, grad_output, other).
+  // Order of the arguments: (input, grad_output, weight) in
+  // cudnn_convolution_backward, (size, grad_output, other) in ops for one
+  // gradient, and (grad_output, input, weight) in all others.
   const bool sided = only_input || only_weight;
   const bool grad_second = sided ||
                            Contains(op, "cudnn_convolution_backward") ||
@@ -112,7 +115,8 @@ OpCost ConvolutionBackward(std::string_view op, const Arguments& args) {
   const std::vector<int64_t>& weight =
       only_weight ? args.Dims(kNoArgument) : args.Dims(2);
   if (args.Dims(grad).size() < 3 || weight.size() < 3) return cost;
-  // aten::convolution_backward says whether it is transposed, and the groups.
+  // Only aten::convolution_backward records whether it is transposed, and the
+  // number of groups.
   const bool transposed =
       op == "aten::convolution_backward" && args.Text(7) == "True";
   const double one =

@@ -1,5 +1,5 @@
-// What convolutions cost, forward and backward, for every backend's order of
-// arguments.
+// The cost of convolutions, forward and backward, for the argument orders of
+// all backends.
 #pragma once
 
 #include <string_view>

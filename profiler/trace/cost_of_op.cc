@@ -9,8 +9,8 @@
 namespace stepscope {
 namespace {
 
-// Less work than this does not fill the Tensor Cores of any device. The
-// smallest Tensor Core tile, 16x16x16, is 8,192 operations; a device has
+// Fewer operations than this cannot fill the Tensor Cores of any device. The
+// smallest Tensor Core tile, 16x16x16, is 8,192 operations, and a device has
 // hundreds of units to fill.
 constexpr double kTinyFlops = 1e6;
 // A product this narrow is a matrix times a vector.
@@ -27,7 +27,8 @@ OpCost Product(const Arguments& args, size_t a, size_t b) {
   shape.n = right.back();
   shape.m = left.size() >= 2 ? left[left.size() - 2] : 1;
   for (size_t i = 0; i + 2 < left.size(); ++i) shape.batch *= left[i];
-  // [m, k] by [k, n]: transposed operands are contiguous along the other one.
+  // [m, k] by [k, n]. A transposed operand is contiguous along its other
+  // dimension.
   const bool left_turned = args.IsTransposed(a);
   const bool right_turned = args.IsTransposed(b);
   shape.m_inner = left_turned;
@@ -68,7 +69,7 @@ OpCost Attention(std::string_view op, const Arguments& args) {
   const std::vector<int64_t>& key = args.Dims(q + 1);
   cost.precision = PrecisionOfType(args.Type(q));
   if (query.size() != 4 || key.size() != 4) return cost;
-  // The kernels' own operators hold [batch, length, heads, width].
+  // These operators pass [batch, length, heads, width].
   const bool length_first = op.starts_with("aten::_flash_attention") ||
                             op.starts_with("aten::_efficient_attention");
   const double keys = static_cast<double>(key[length_first ? 1 : 2]);
@@ -84,7 +85,7 @@ OpCost Attention(std::string_view op, const Arguments& args) {
       op == "aten::_scaled_dot_product_cudnn_attention") {
     causal = 6;
   }
-  // A causal mask leaves half of the scores.
+  // A causal mask halves the number of scores.
   if (args.Text(causal) == "True") cost.flops /= 2;
   // Attention in one kernel never writes the scores, so only Q, K, V and the
   // result move (backward: their gradients as well).
@@ -93,8 +94,9 @@ OpCost Attention(std::string_view op, const Arguments& args) {
   return cost;
 }
 
-// Reads every tensor once and writes a result as large as the largest. For ops
-// that compute little per byte, the traffic is what they cost.
+// The cost of an op that reads every tensor once and writes a result as large
+// as the largest one. Such ops compute little per byte, so memory traffic
+// determines their time.
 OpCost Streaming(KernelClass kind, const Arguments& args) {
   OpCost cost;
   double elements = 0, result = 0, bytes = 0;
@@ -165,8 +167,8 @@ OpCost CostOf(const Trace& trace, RowId op) {
     if (told.flops >= 0) {
       const OpCost inner = cost;
       cost = told;
-      // The gradient of one operand costs half of the gradients of both.
-      // convolution_backward computes both gradients in two inner ops.
+      // convolution_backward computes the gradients of both operands in two
+      // inner ops. Each of them costs half.
       if (row != op && told.kind == KernelClass::kConvolution &&
           (trace.name(trace.ops()[op].name).ends_with("_input") ||
            trace.name(trace.ops()[op].name).ends_with("_weight"))) {

@@ -6,16 +6,16 @@
 namespace stepscope {
 namespace {
 
-// What a device can do at most, to tell how far a kernel is from it. fp16 is
+// The peak rates of a device, with which a kernel's rate is compared. fp16 is
 // the rate of Tensor Cores (matrix cores on AMD) with 16-bit inputs, fp32 that
-// of ordinary units; 0: the device has none.
+// of ordinary units. 0: the device has no such unit.
 struct Entry {
-  std::string_view in_name;  // the device's name contains it
+  std::string_view in_name;  // the device's name contains this text
   std::string_view device;
   double fp16, tf32, fp32, gb_per_s;  // TFLOP/s and GB/s
   double fp64_share;
-  int major, minor;          // stands for unknown devices of this capability
-  double at_most_gib = 1e9;  // of variants that differ by memory
+  int major, minor;          // used for unknown devices of this capability
+  double at_most_gib = 1e9;  // for variants that differ in memory size
 };
 
 // Source: the vendors' data sheets, without sparsity. More specific names come
@@ -49,7 +49,7 @@ constexpr Entry kEntries[] = {
     {"MI350", "MI350X", 2300, 0, 144, 8000, 0.5, 0, 0},
     {"MI325", "MI325X", 1307, 654, 163, 6000, 0.5, 0, 0},
     {"MI300", "MI300X", 1307, 654, 163, 5300, 0.5, 0, 0},
-    // ROCm shows each of its two dies as a device.
+    // ROCm reports each of its two dies as a device.
     {"MI250", "MI250X", 191, 0, 48, 1600, 1, 0, 0},
     {"MI210", "MI210", 181, 0, 45, 1600, 1, 0, 0},
     {"MI100", "MI100", 184, 0, 46, 1230, 0.25, 0, 0}};
@@ -93,9 +93,9 @@ DevicePeaks PeaksOf(const Device& device) {
   }
   // An unknown AMD device stays unknown: its capability numbers are not CUDA's.
   if (IsAmd(device)) return {};
-  // The newest generation not newer than the device's own. An unknown NVIDIA
-  // device gets the figures of the newest known generation up to its own. Its
-  // real peaks may be higher or lower, so the result is marked as not exact.
+  // An unknown NVIDIA device gets the figures of the newest known generation
+  // that is not newer than its own. The real peaks may be higher or lower, so
+  // the result is marked as not exact.
   const Entry* best = nullptr;
   for (const Entry& entry : kEntries) {
     if (entry.major == 0 || entry.major > device.compute_major ||
@@ -116,8 +116,8 @@ bool IsAmd(const Device& device) {
          Contains(device.name, "Radeon") || Contains(device.name, "Instinct");
 }
 
-// Volta, capability 7.0, was the first generation with Tensor Cores, Ampere,
-// 8.0, the first with TF32 and bfloat16.
+// Volta (capability 7.0) was the first generation with Tensor Cores, Ampere
+// (8.0) the first with TF32 and bfloat16.
 bool HasTensorCores(const Device& device) {
   if (IsAmd(device)) return PeaksOf(device).fp16 > 0;
   return device.compute_major >= 7;

@@ -8,9 +8,9 @@
 namespace stepscope {
 namespace {
 
-// A trace says neither in which precision a kernel multiplies nor whether it
-// uses Tensor Cores; only the names of the libraries' kernels show it. All
-// names here are in lower case.
+// A trace does not say in which precision a kernel multiplies or whether it
+// uses Tensor Cores. Only the names of the libraries' kernels tell. All names
+// in this file are in lower case.
 template <size_t kSize>
 bool HasAny(std::string_view text, const std::string_view (&parts)[kSize]) {
   return std::ranges::any_of(
@@ -19,9 +19,9 @@ bool HasAny(std::string_view text, const std::string_view (&parts)[kSize]) {
 
 bool IsLetter(char c) { return c >= 'a' && c <= 'z'; }
 
-// The shape of a matrix instruction as cuBLAS and CUTLASS write it: a letter,
-// the digits, a letter ("h884gemm", "s1688dgrad"). Digits alone may belong to a
-// hash.
+// True if `name` contains the shape of a matrix instruction as cuBLAS and
+// CUTLASS write it: a letter, the digits, and a letter or "_" ("h884gemm",
+// "s1688dgrad"). Digits alone may belong to a hash.
 bool HasInstruction(std::string_view name, std::string_view digits) {
   for (size_t at = name.find(digits); at != std::string_view::npos;
        at = name.find(digits, at + 1)) {
@@ -44,8 +44,8 @@ bool HasInstruction(std::string_view name) {
   return false;
 }
 
-// Tensile: "Cijk_Alik_Bljk_<types>_..._MI16x16x1_...": the field of the types,
-// "" for other names.
+// Returns the types field of a Tensile name
+// ("Cijk_Alik_Bljk_<types>_..._MI16x16x1_..."), or "" for other names.
 std::string_view TensileTypes(std::string_view name) {
   if (!name.starts_with("cijk_")) return "";
   for (int field = 0; field < 3; ++field) {
@@ -56,8 +56,8 @@ std::string_view TensileTypes(std::string_view name) {
   return name.substr(0, name.find('_'));
 }
 
-// nvjet_<types>_...: the first letter of the types, which may follow a field
-// "sm100". nvjet is cuBLAS on Hopper and later.
+// Returns the first letter of the types in "nvjet_<types>_...", where a field
+// "sm100" may precede the types. nvjet is cuBLAS on Hopper and later.
 char NvjetType(std::string_view name) {
   const size_t at = name.find("nvjet_");
   if (at == std::string_view::npos) return '\0';
@@ -68,7 +68,8 @@ char NvjetType(std::string_view name) {
   return name.empty() ? '\0' : name.front();
 }
 
-// Kernels that multiply in plain FP32, FP64 or on packed halves.
+// Words for kernels that multiply on ordinary units: in FP32, FP64 or packed
+// halves.
 constexpr std::string_view kPlain[] = {
     "ffma",           "simt",         "dffma",          "sgemm",
     "dgemm",          "cgemm",        "zgemm",          "hgemm",
@@ -140,8 +141,8 @@ Precision NvjetPrecision(char type) {
 }  // namespace
 
 TensorCores TensorCoresOf(std::string_view name) {
-  // Tensile names the matrix instruction it uses ("MI16x16"); without one the
-  // kernel runs on ordinary units.
+  // Tensile puts the matrix instruction into the name ("MI16x16"). A kernel
+  // without it runs on ordinary units.
   if (name.starts_with("cijk_")) {
     return Contains(name, "_mi16x") || Contains(name, "_mi32x") ||
                    Contains(name, "_mi4x")
@@ -150,8 +151,8 @@ TensorCores TensorCoresOf(std::string_view name) {
   }
   if (HasAny(name, kPlain) && !Contains(name, "tensorop"))
     return TensorCores::kNo;
-  // The name has the types of inputs, accumulator and result: all of them
-  // float32, without "tf32", is the ordinary unit.
+  // The name contains the types of inputs, accumulator and result. If all are
+  // float32 and "tf32" is missing, the kernel uses ordinary units.
   if (Contains(name, "f32f32_f32f32") && !Contains(name, "tf32"))
     return TensorCores::kNo;
   if (HasAny(name, kMatrixCores) || HasInstruction(name)) {
@@ -168,16 +169,16 @@ TensorCores TensorCoresOf(std::string_view name) {
   return TensorCores::kUnknown;
 }
 
-// True if the name says that data are doubles. Scalars are, whatever the data:
-// hyperparameters of a fused optimizer, among its template arguments, and
-// parameters of the functions that lambdas stand in ("normal_kernel(TensorBase
-// const&, double, double)").
+// True if the name says that a kernel's data are doubles. Scalars are always
+// doubles and do not count: hyperparameters among the template arguments of a
+// fused optimizer, and parameters of the function that contains a lambda
+// ("normal_kernel(TensorBase const&, double, double)").
 bool HasDoubles(std::string_view name) {
   constexpr std::string_view kDouble = "double", kLambda = "lambda";
   if (Contains(name, "multi_tensor_apply")) {
     return Contains(name, "functor<double");
   }
-  std::vector<bool> of_function;  // the parentheses that are open
+  std::vector<bool> of_function;  // for each open parenthesis
   for (size_t i = 0; i < name.size(); ++i) {
     if (name[i] == '(') {
       of_function.push_back(!name.substr(0, i).ends_with(kLambda));
@@ -185,7 +186,7 @@ bool HasDoubles(std::string_view name) {
       of_function.pop_back();
     } else if (name.substr(i).starts_with(kDouble)) {
       if (of_function.empty() || !of_function.back()) return true;
-      // A pointer: "double const*".
+      // A pointer means data: "double const*".
       std::string_view rest = name.substr(i + kDouble.size());
       if (rest.starts_with(" const")) rest.remove_prefix(6);
       while (rest.starts_with(' ')) rest.remove_prefix(1);
@@ -195,8 +196,8 @@ bool HasDoubles(std::string_view name) {
   return false;
 }
 
-// From the most specific sign to the least: "f32" also occurs in names of
-// kernels with 16-bit inputs, where it is the accumulator.
+// Tests the most specific words first: "f32" also occurs in names of kernels
+// with 16-bit inputs, as the accumulator's type.
 Precision PrecisionOf(std::string_view name) {
   if (const std::string_view types = TensileTypes(name); !types.empty()) {
     return TensilePrecision(types);
@@ -230,7 +231,7 @@ Precision PrecisionOf(std::string_view name) {
       Contains(name, "imma") || Contains(name, "int8")) {
     return Precision::kInt8;
   }
-  // Volta and Turing multiply halves only; from Ampere on s1688 is TF32.
+  // Volta and Turing multiply only halves. From Ampere on, s1688 is TF32.
   if (HasInstruction(name, "884") || HasInstruction(name, "16816") ||
       HasInstruction(name, "161616")) {
     return Precision::kFp16;

@@ -1,4 +1,4 @@
-// What a kernel's name says about its arithmetic. Names are in lower case.
+// Reads the arithmetic of a kernel from its name, which is in lower case.
 #pragma once
 
 #include <stepscope/kernel_class.h>
@@ -7,7 +7,7 @@
 
 namespace stepscope {
 
-// Of a kernel that multiplies matrices, convolves or attends.
+// For a kernel that multiplies matrices, convolves or computes attention.
 TensorCores TensorCoresOf(std::string_view name);
 
 Precision PrecisionOf(std::string_view name);

@@ -10,14 +10,14 @@
 namespace stepscope {
 namespace {
 
-// The class of a kernel follows from its name alone, because most traces have
-// neither source nor shapes for it.
+// Groups of words that decide the class of a kernel. Only the name can tell,
+// because most traces have neither source nor shapes for a kernel.
 struct Group {
   KernelClass kind;
   std::string_view parts[24];
 };
 
-// In order: the first group with a part in the name decides.
+// In this order: the first group with a word in the name decides.
 constexpr Group kGroups[] = {
     {KernelClass::kLayout,
      {"nchwtonhwc", "nhwctonchw", "ncdhwtondhwc", "ndhwctoncdhw",
@@ -67,7 +67,8 @@ constexpr std::string_view kLibraries[] = {
     "nvshmem",      "rocshmem",      "deep_ep", "hybrid_ep",
     "userbuffers_", "kuserbuffers_", "mori::"};
 
-// Functions of serving engines and of PyTorch's symmetric memory, without "_".
+// Functions of serving engines and of PyTorch's symmetric memory. "_" is left
+// out.
 constexpr std::string_view kFunctions[] = {
     "allreduce",      "reducescatter",     "allgather",
     "alltoall",       "crossdevicereduce", "crossdevicestore",
@@ -79,18 +80,18 @@ std::string WithoutUnderscores(std::string_view name) {
   return text;
 }
 
-// The name of the function itself, without its return type, namespaces,
-// template arguments and parameters.
+// Returns the function's own name, without return type, namespaces, template
+// arguments and parameters.
 std::string_view FunctionOf(std::string_view name) {
   const size_t open = name.find_first_of("<(");
-  // Template arguments and parameters name other types and functions, which
-  // must not decide.
+  // Template arguments and parameters contain names of other types and
+  // functions, which must not decide the class.
   name = name.substr(0, open);
   const size_t before = name.find_last_of(": ");
   return before == std::string_view::npos ? name : name.substr(before + 1);
 }
 
-// `name` is in lower case and has no parameters.
+// `text` is a name in lower case without parameters.
 bool IsCollective(std::string_view text) {
   std::string plain(text);
   constexpr std::string_view kAnonymous = "(anonymous namespace)::";
@@ -102,11 +103,12 @@ bool IsCollective(std::string_view text) {
   for (std::string_view library : kLibraries) {
     if (name.starts_with(library)) return true;
   }
-  // What a compiler generates is named by the ops that it fused; the collective
-  // among them is a kernel of its own.
+  // A generated kernel is named after the ops that were fused into it. A
+  // collective among these ops runs as a separate kernel.
   if (name.starts_with("triton_")) return false;
   const std::string function = WithoutUnderscores(FunctionOf(name));
-  // A product that sends its result, and a reduction within a warp or block.
+  // Not collectives: a product that sends its result, and a reduction within a
+  // warp or block.
   if (Contains(function, "gemm") || Contains(function, "matmul") ||
       Contains(function, "warpallreduce") ||
       Contains(function, "blockallreduce")) {
@@ -119,12 +121,14 @@ bool IsCollective(std::string_view text) {
 
 KernelClass ClassOf(std::string_view name) {
   if (IsCollective(name)) return KernelClass::kCommunication;
-  // What prepares a convolution, and a library whose name ends in "gemm".
+  // Not a multiplication: a kernel that prepares a convolution, and a library
+  // whose name contains "gemm".
   if (Contains(name, "offsetskernel") || Contains(name, "fbgemm_gpu")) {
     return KernelClass::kUnknown;
   }
-  // Inductor names a kernel by its kind, then by all ops that a part of was
-  // fused into it ("triton_poi_fused__scaled_dot_product_efficient_attention").
+  // Inductor's names have the kind of the kernel first, and then all ops of
+  // which at least a part was fused into it
+  // ("triton_poi_fused__scaled_dot_product_efficient_attention").
   if (name.starts_with("triton_poi")) return KernelClass::kElementwise;
   const bool reduces =
       name.starts_with("triton_red") || name.starts_with("triton_per");
@@ -135,14 +139,14 @@ KernelClass ClassOf(std::string_view name) {
       if (Contains(name, part)) return group.kind;
     }
   }
-  // NNC writes "fused_" and the ops it fused.
+  // NNC names a kernel "fused_" and the ops that it fused.
   return name.starts_with("fused_") ? KernelClass::kElementwise
                                     : KernelClass::kUnknown;
 }
 
-// The part of a name that identifies the kernel. The parameter types behind it
-// may contain words of other classes ("dgrad_engine<float>(...,
-// kernel_grad_params, ...)").
+// Returns the part of a name that identifies the kernel. Parameter types are
+// cut off, because they may contain words of other classes
+// ("dgrad_engine<float>(..., kernel_grad_params, ...)").
 std::string_view WithoutParameters(std::string_view name) {
   if (name.find("at::native") != std::string_view::npos) return name;
   const size_t close = name.rfind('>');

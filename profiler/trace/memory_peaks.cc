@@ -15,14 +15,14 @@ Device DeviceOf(const Allocation& row) { return {row.device_type, row.device}; }
 struct Level {
   int64_t bytes = 0;
   int64_t reserved_bytes = -1;
-  bool known = false;  // from an event with a total, or without one
+  bool known = false;  // an event of the device was seen
   bool is_counted = false;
 };
 
-// What each device must have held before the first event, so that sums of sizes
-// stay at 0 or above. Files without totals have only sizes. A release of a
-// block that is older than the recording would make the sum negative, so the
-// level starts at the least that explains all releases.
+// Returns how much each device must have held before its first event. Files
+// without totals have only sizes, and the release of a block that is older than
+// the recording would make their sum negative. The sum therefore starts at the
+// smallest value at which it never becomes negative.
 std::map<Device, int64_t> LeastBefore(const Trace& trace) {
   std::map<Device, int64_t> sums;
   std::map<Device, int64_t> before;
@@ -40,7 +40,8 @@ bool OnlyAllocates(std::string_view name) {
          name == "aten::new_empty_strided" || name.starts_with("aten::resize");
 }
 
-// One pass over the events in time order, with the level of each device.
+// Goes once through the events in time order and keeps the level of each
+// device.
 class Peaks {
  public:
   explicit Peaks(const Trace& trace) : trace_(trace) {
@@ -77,9 +78,9 @@ class Peaks {
     step_ = step;
     open_ = true;
     for (const auto& [device, level] : levels_) {
-      // What was held before the step may be its peak. Memory allocated in an
-      // earlier step still counts: a peak is what the device holds, not what
-      // the step adds.
+      // The level at the start of the step may be its peak. Memory from earlier
+      // steps counts, because a peak is everything that the device holds, not
+      // only what the step adds.
       if (level.known) Raise(device, level, begin_ns, kNone);
     }
   }
@@ -136,9 +137,9 @@ class Peaks {
 
 }  // namespace
 
-// An allocation happens in an allocating op ("aten::empty"); the op that wanted
-// the memory is the first enclosing one that does more. The report names the op
-// that a user can change: aten::empty allocates for aten::mm.
+// Allocations happen in an allocating op: aten::empty allocates for aten::mm.
+// The report names the op that a user can change, which is the first enclosing
+// op that does more than allocate.
 RowId AllocatingOp(const Trace& trace, RowId op) {
   const RowId innermost = op;
   while (op != kNone && OnlyAllocates(trace.name(trace.ops()[op].name)))

@@ -1,5 +1,6 @@
-// NameTable: text -> id, each text stored once. Open addressing over the hash,
-// so looking up a known name allocates nothing. Not thread-safe.
+// NameTable: maps text to an id and stores each text once. It uses open
+// addressing over the hash, so looking up a known name allocates nothing. Not
+// thread-safe.
 #pragma once
 
 #include <stepscope/event.h>

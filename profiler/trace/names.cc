@@ -21,7 +21,7 @@ const char* KindName(Kind kind) {
   return kind < Kind::kCount ? kNames[static_cast<size_t>(kind)] : "unknown";
 }
 
-// The names are those of torch.utils.data, torch.optim and torch.distributed.
+// Uses the range names of torch.utils.data, torch.optim and torch.distributed.
 RangeKind ClassifyRange(std::string_view name) {
   if (name.starts_with("enumerate(DataLoader)#") ||
       name.starts_with("enumerate(DataPipe)#")) {
@@ -58,8 +58,9 @@ int64_t StepNumber(std::string_view name) {
   return error == std::errc() && end == name.data() + name.size() ? number : -1;
 }
 
-// Open addressing with linear probing: reading a trace interns millions of
-// names, nearly all known. At most half full, so a probe is short.
+// Open addressing with linear probing, because reading a trace interns millions
+// of names, nearly all of them known. At most half of the slots are used, so
+// that probes are short.
 NameTable::NameTable(std::vector<std::string>* names)
     : names_(names), slots_(1024) {}
 
@@ -69,7 +70,7 @@ NameId NameTable::Intern(std::string_view text) {
   const size_t mask = slots_.size() - 1;
   size_t at = hash & mask;
   while (slots_[at].id != 0) {
-    // The hash first: it is in the table, the text is not.
+    // Compare the hash first: it is in the table, while the text is elsewhere.
     if (slots_[at].hash == hash && (*names_)[slots_[at].id] == text)
       return slots_[at].id;
     at = (at + 1) & mask;

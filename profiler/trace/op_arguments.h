@@ -1,4 +1,4 @@
-// The arguments of one recorded call, as its cost reads them.
+// Access to the arguments of one recorded call, for the cost of operators.
 #pragma once
 
 #include <stepscope/op_cost.h>
@@ -15,11 +15,11 @@ inline double Elements(const std::vector<int64_t>& dims) {
   return count;
 }
 
-// The position of an argument that an op does not have.
+// Stands for the position of an argument that an op does not have.
 inline constexpr size_t kNoArgument = 99;
 
-// One call's arguments, by position; past the last one everything is empty.
-// Valid while the Trace lives.
+// The arguments of one call, by position. Beyond the last argument all values
+// are empty. Valid as long as the Trace lives.
 class Arguments {
  public:
   Arguments(const Trace& trace, RowId inputs)
@@ -27,11 +27,11 @@ class Arguments {
 
   size_t size() const { return list_.size(); }
   const std::vector<int64_t>& Dims(size_t i) const {
-    // Never destroyed: other static objects may ask as the program ends.
+    // Never destroyed, because other static objects may use it at program exit.
     static const auto& kNoDims = *new std::vector<int64_t>;
     return i < list_.size() ? list_[i].dims : kNoDims;
   }
-  // True if the last dimension but one is the contiguous one.
+  // True if the last but one dimension is the contiguous one.
   bool IsTransposed(size_t i) const {
     if (i >= list_.size() || list_[i].strides.size() < 2) return false;
     const std::vector<int64_t>& strides = list_[i].strides;
@@ -44,7 +44,7 @@ class Arguments {
     return i < list_.size() ? trace_.name(list_[i].concrete)
                             : std::string_view();
   }
-  // "[2, 2]" at position `i`; empty if it was not recorded.
+  // Parses a recorded list such as "[2, 2]"; empty if it was not recorded.
   std::vector<int64_t> List(size_t i) const {
     std::vector<int64_t> numbers;
     std::string_view text = Text(i);

@@ -8,8 +8,8 @@
 namespace stepscope {
 namespace {
 
-// By what limits an op on a device: multiplication (matmul, convolution,
-// attention) by arithmetic, the rest by memory.
+// Ops grouped by what limits them on a device: arithmetic for multiplications
+// (matmul, convolution, attention), memory for all others.
 constexpr auto kMatmuls = std::to_array<std::string_view>(
     {"_scaled_mm", "_int_mm", "addbmm", "addmm", "addmm_", "baddbmm",
      "baddbmm_", "bmm", "dot", "einsum", "linear", "linear_backward", "matmul",
@@ -137,7 +137,7 @@ constexpr auto kCopies = std::to_array<std::string_view>(
 
 using Classes = std::unordered_map<std::string_view, KernelClass>;
 
-// Keyed by the name without "aten::".
+// The keys are names without "aten::".
 const Classes& ExactClasses() {
   static const Classes classes = [] {
     Classes made;
@@ -151,7 +151,7 @@ const Classes& ExactClasses() {
   return classes;
 }
 
-// The same for operators that also exist in place, with a trailing "_".
+// The same for operators that also exist in place, with "_" at the end.
 const Classes& PlainClasses() {
   static const Classes classes = [] {
     Classes made;
@@ -164,8 +164,8 @@ const Classes& PlainClasses() {
 }
 
 // c10d opens record_param_comms around each collective. Other libraries name
-// theirs as their functions: "symm_mem::one_shot_all_reduce",
-// "vllm::all_reduce". One that also multiplies computes.
+// collectives like their functions: "symm_mem::one_shot_all_reduce",
+// "vllm::all_reduce". A collective that also multiplies counts as computing.
 bool IsCollectiveCall(std::string_view name) {
   if (name.starts_with("c10d::") || name.starts_with("_c10d_functional::") ||
       name.starts_with("c10d_functional::") || name == "record_param_comms") {
@@ -200,7 +200,7 @@ KernelClass ClassOfOp(std::string_view name) {
   const auto exact = ExactClasses().find(name);
   const bool is_exact = exact != ExactClasses().end();
   if (is_exact && exact->second == KernelClass::kMatmul) return exact->second;
-  // native_multi_head_attention calls the projections as well: its inner ops
+  // native_multi_head_attention also contains the projections, so its inner ops
   // are classified instead.
   if (has("_attention") && !has("native_multi_head")) {
     return KernelClass::kAttention;

@@ -6,7 +6,7 @@
 namespace stepscope {
 namespace {
 
-// The first character of a text and its length; 0 bytes if it is not UTF-8.
+// The first character of a text and its length in bytes, 0 if it is not UTF-8.
 struct Character {
   uint32_t code = 0;
   size_t bytes = 0;
@@ -23,7 +23,7 @@ Character FirstOf(std::string_view text) {
     if ((next & 0xC0) != 0x80) return {};
     code = code << 6 | (next & 0x3Fu);
   }
-  // Overlong forms, surrogates, and what is beyond Unicode.
+  // Reject overlong forms, surrogates, and codes above the last one of Unicode.
   constexpr std::array<uint32_t, 5> kLeast = {0, 0, 0x80, 0x800, 0x10000};
   if (code < kLeast[bytes] || (code >= 0xD800 && code <= 0xDFFF) ||
       code > 0x10FFFF) {
@@ -32,10 +32,10 @@ Character FirstOf(std::string_view text) {
   return {code, bytes};
 }
 
-// True for what a viewer acts on instead of showing it: control and invisible
-// characters, line and paragraph separators, bidirectional marks, embeddings,
-// overrides and isolates, annotations, and tags (Unicode 16; of the categories
-// Cc, Cf, Zl and Zp).
+// True for characters that a viewer obeys instead of showing them: control and
+// invisible characters, line and paragraph separators, bidirectional marks,
+// embeddings, overrides and isolates, annotations, and tags (Unicode 16,
+// categories Cc, Cf, Zl and Zp).
 bool IsHidden(uint32_t code) {
   struct Span {
     uint32_t first;
@@ -70,9 +70,10 @@ void AppendVisible(uint32_t code, std::string& out) {
   }
 }
 
-// The length of the ANSI escape sequence at the start of `text`, if it is one
-// that TextPage writes; 0 for any other, because a name from a trace may hold
-// sequences that hide what follows.
+// Returns the length of the ANSI escape sequence at the start of `text` if it
+// is one that TextPage writes, and 0 otherwise. Others are not let through,
+// because a name from a trace may contain sequences that hide the text behind
+// them.
 size_t ColorBytes(std::string_view text) {
   for (std::string_view code :
        {"\x1b[m", "\x1b[0m", "\x1b[1m", "\x1b[1;31m", "\x1b[1;33m"}) {

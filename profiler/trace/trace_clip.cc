@@ -11,17 +11,17 @@ namespace stepscope {
 void TraceBuilder::Clip(const Options& options) {
   const int64_t begin = options.window_begin_ns;
   const int64_t end = options.window_end_ns;
-  // Rows that overlap the window at either edge stay whole; rows of length 0 at
-  // its begin stay, too.
+  // Rows that overlap an edge of the window stay whole. Rows of length 0 at its
+  // start stay, too.
   const auto outside = [&](const auto& row) {
     return EndOf(row) < begin || BeginOf(row) >= end;
   };
   std::erase_if(trace_.steps_, [&](const Step& step) {
     return step.end_ns <= begin || step.begin_ns >= end;
   });
-  // Rows that were read once per step, at its end, stay if their step stays.
-  // Settings and host usage are read just after a step's end, so their own time
-  // may lie outside.
+  // Rows that are read once per step stay if their step stays. Settings and
+  // host usage are read just after the step's end, so their own time may lie
+  // outside the window.
   const auto of_no_step = [&](const auto& row) {
     return row.step >= 0 &&
            std::none_of(
@@ -42,7 +42,7 @@ void TraceBuilder::Clip(const Options& options) {
     return row.step >= 0 ? of_no_step(row) : outside(row);
   });
   // A device activity belongs to the window that contains its launch, even if
-  // it runs later.
+  // it runs after that window.
   const CallFinder finder(trace_.runtime_calls_);
   const auto launched_outside = [&](const auto& work) {
     const RowId call = finder.Of(work.correlation, work.begin_ns);
@@ -53,7 +53,7 @@ void TraceBuilder::Clip(const Options& options) {
   std::erase_if(trace_.copies_, launched_outside);
   std::erase_if(trace_.memsets_, launched_outside);
   std::erase_if(trace_.syncs_, launched_outside);
-  // Last, because the launches above are looked up among the calls.
+  // Must be last, because the launches above are looked up among the calls.
   std::erase_if(trace_.runtime_calls_, outside);
 }
 

@@ -6,8 +6,9 @@
 
 namespace stepscope {
 
-// Ops are in pre-order, so the parent is the previous op of the thread or one
-// of its callers; each op is left at most once.
+// Ops are sorted so that a parent comes before its children. The parent is
+// therefore the previous op of the thread or one of its callers, and the loop
+// leaves each op at most once.
 void LinkParents(std::span<Op> ops, size_t thread_count, int64_t tolerance_ns) {
   std::vector<RowId> innermost(thread_count, kNone);
   for (RowId row = 0; row < ops.size(); ++row) {
@@ -15,7 +16,7 @@ void LinkParents(std::span<Op> ops, size_t thread_count, int64_t tolerance_ns) {
     if (op.thread >= thread_count) continue;
     RowId parent = innermost[op.thread];
     // Files rounded to microseconds have children that end a little after their
-    // parents: within the tolerance they stay children.
+    // parents. Within the tolerance they still count as children.
     while (parent != kNone && (ops[parent].end_ns <= op.begin_ns ||
                                ops[parent].end_ns + tolerance_ns < op.end_ns)) {
       parent = ops[parent].parent;
@@ -25,8 +26,8 @@ void LinkParents(std::span<Op> ops, size_t thread_count, int64_t tolerance_ns) {
   }
 }
 
-// The autograd engine's ranges around a node are not nodes, but belong to the
-// backward pass.
+// The ranges that the autograd engine opens around a node are not nodes, but
+// belong to the backward pass.
 void MarkEngineRanges(std::span<Op> ops, std::span<const std::string> names) {
   std::vector<bool> is_engine(names.size());
   for (size_t name = 0; name < names.size(); ++name)
@@ -49,7 +50,8 @@ void LinkForward(std::span<Op> ops, std::span<const Thread> threads) {
     const auto found = by_sequence.find(op.sequence);
     if (found == by_sequence.end()) continue;
     const std::vector<RowId>& rows = found->second;
-    // Numbers repeat from step to step: take the latest forward op before it.
+    // Numbers repeat in every step, so take the latest forward op before the
+    // node.
     auto after = std::partition_point(rows.begin(), rows.end(), [&](RowId row) {
       return ops[row].begin_ns < op.begin_ns;
     });
@@ -75,7 +77,7 @@ OpFinder::OpFinder(std::span<const Op> ops, size_t thread_count)
 }
 
 // Callers ask with rising times per thread (see the header), so each cursor
-// only moves forward: the search costs one pass.
+// only moves forward, and all searches together are one pass.
 RowId OpFinder::At(RowId thread, int64_t time_ns) {
   if (thread >= cursors_.size()) return kNone;
   Cursor& cursor = cursors_[thread];
@@ -88,7 +90,7 @@ RowId OpFinder::At(RowId thread, int64_t time_ns) {
   return op;
 }
 
-// Correlation ids repeat when they wrap around or when files are merged; the
+// Correlation ids repeat when they wrap around or when files are merged. The
 // launch is the latest call with the id that began before the activity.
 CallFinder::CallFinder(std::span<const RuntimeCall> calls) {
   entries_.reserve(calls.size());
@@ -107,12 +109,12 @@ RowId CallFinder::Of(int64_t correlation, int64_t begin_ns) const {
     return kNone;
   auto after = std::upper_bound(first, entries_.end(),
                                 Entry{correlation, begin_ns, kNone});
-  // Device and host clocks may disagree by microseconds: a single call with
-  // this id is the launch, even if it seems to begin later.
+  // Device and host clocks may differ by microseconds. If all calls with this
+  // id seem to begin later, the first of them is the launch.
   return after == first ? first->call : std::prev(after)->call;
 }
 
-// An allocation and its release become each other's `other`.
+// Links an allocation and its release to each other through `other`.
 void LinkReleases(std::span<Allocation> allocations) {
   struct Place {
     int32_t device_type;
@@ -122,8 +124,8 @@ void LinkReleases(std::span<Allocation> allocations) {
   };
   struct PlaceHash {
     size_t operator()(const Place& place) const {
-      // Blocks are aligned to at least 16 bytes, so the lowest four bits say
-      // nothing.
+      // Blocks are aligned to at least 16 bytes, so the lowest four bits are
+      // equal in all addresses.
       return (place.address >> 4) * 0x9E3779B97F4A7C15u ^
              static_cast<size_t>(place.device_type * 64 + place.device);
     }

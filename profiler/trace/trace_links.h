@@ -1,6 +1,6 @@
 // The links between the rows of a Trace, each resolved in one pass over sorted
-// tables. TraceBuilder::Build() calls these in the order of their declaration:
-// later ones read what earlier ones wrote.
+// tables. TraceBuilder::Build() calls these functions in the order of their
+// declaration, because later ones read what earlier ones wrote.
 #pragma once
 
 #include <stepscope/event.h>
@@ -12,21 +12,21 @@
 
 namespace stepscope {
 
-// op.parent: the innermost op on the same thread that encloses it; a child may
-// outlast its parent by `tolerance_ns`. REQUIRES: ops sorted by begin, outer
-// first.
+// Sets op.parent to the innermost op on the same thread that encloses the op. A
+// child may end `tolerance_ns` after its parent. REQUIRES: ops are sorted by
+// begin, outer ops first.
 void LinkParents(std::span<Op> ops, size_t thread_count, int64_t tolerance_ns);
 
-// Sets op.kind of the scopes that autograd's engine opens around its nodes:
-// they arrive as operators, and belong to the backward pass.
+// Sets op.kind of the ranges that autograd's engine opens around its nodes.
+// They arrive as operators, but belong to the backward pass.
 void MarkEngineRanges(std::span<Op> ops, std::span<const std::string> names);
 
-// op.forward of backward nodes: the latest earlier op with the same sequence
-// number, on the node's forward_thread where that is known.
+// Sets op.forward of backward nodes to the latest earlier op with the same
+// sequence number, on the node's forward_thread if that is known.
 void LinkForward(std::span<Op> ops, std::span<const Thread> threads);
 
-// Finds the innermost op around a moment on a thread. Callers ask for the
-// moments of one thread in time order, which keeps each answer amortised O(1).
+// Finds the innermost op around a moment on a thread. Callers must ask for the
+// moments of one thread in time order, which makes each answer amortised O(1).
 class OpFinder {
  public:
   OpFinder(std::span<const Op> ops, size_t thread_count);
@@ -42,8 +42,8 @@ class OpFinder {
   std::vector<Cursor> cursors_;
 };
 
-// Finds the call that launched a device activity, by correlation id; where ids
-// repeat, the latest call that began before the activity.
+// Finds the call that launched a device activity, by correlation id. If several
+// calls have the id, it is the latest one that began before the activity.
 class CallFinder {
  public:
   explicit CallFinder(std::span<const RuntimeCall> calls);
@@ -59,8 +59,8 @@ class CallFinder {
   std::vector<Entry> entries_;
 };
 
-// allocation.other: pairs each release with the allocation it frees, by device
-// and address in time order.
+// Sets allocation.other: pairs each release with the allocation that it frees,
+// by device and address in time order.
 void LinkReleases(std::span<Allocation> allocations);
 
 }  // namespace stepscope

@@ -3,8 +3,8 @@
 namespace stepscope {
 namespace {
 
-// Some readers learn the epoch time of ts 0 only after they have read events,
-// because a file's header may follow them.
+// Needed because a file's header may follow its events: some readers learn the
+// epoch time of ts 0 only after they have read events.
 template <typename Row>
 void Shift(std::vector<Row>& rows, int64_t delta_ns) {
   for (Row& row : rows) {

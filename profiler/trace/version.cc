@@ -1,6 +1,6 @@
 #include <stepscope/version.h>
 
-// Two steps, because the preprocessor does not expand an operand of #.
+// Two macros, because the preprocessor does not expand an operand of #.
 #define STEPSCOPE_TEXT_OF(number) #number
 #define STEPSCOPE_TEXT(number) STEPSCOPE_TEXT_OF(number)
 

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""ResNet-18 under DistributedDataParallel or FSDP2: well written by default, and with one flag for each way to lose time.
+"""ResNet-18 under DistributedDataParallel or FSDP2: efficient by default, with one flag for each way to lose time.
 
     torchrun --nproc-per-node 2 samples/ddp/train.py                      trains on two ranks
     torchrun --nproc-per-node 2 samples/ddp/train.py --log-dir runs/ddp   the same under stepscope: rank 0 reports on both
 
-NCCL on GPUs, gloo on a CPU. README.md shows what the report says of each flag.
+Uses NCCL on GPUs and gloo on a CPU. README.md shows what the report says about each flag.
 """
 
 import argparse
@@ -26,7 +26,7 @@ RESNET = runpy.run_path(str(pathlib.Path(__file__).resolve().parents[1] / "resne
 
 
 class WithAuxiliaryHead(nn.Module):
-    """ResNet-18 and a second head, whose parameters no loss uses."""
+    """ResNet-18 with a second head, whose parameters no loss uses."""
 
     def __init__(self):
         super().__init__()
@@ -37,7 +37,7 @@ class WithAuxiliaryHead(nn.Module):
 
 
 class Slowed(torch.utils.data.Dataset):
-    """`data`, of which each sample takes `ms` longer to load."""
+    """`data` with samples that take `ms` longer to load."""
 
     def __init__(self, data, ms):
         self.data, self.ms = data, ms
@@ -46,12 +46,12 @@ class Slowed(torch.utils.data.Dataset):
         return len(self.data)
 
     def __getitem__(self, index):
-        time.sleep(self.ms * 1e-3)  # as a slow disk or network: no core is used
+        time.sleep(self.ms * 1e-3)  # like a slow disk or network: uses no core
         return self.data[index]
 
 
 class ByHand(nn.Module):
-    """Data parallelism as it is written at first: gradients are averaged one by one after backward, beside nothing."""
+    """Data parallelism in its simplest form: gradients are averaged one by one after backward, without any overlap."""
 
     def __init__(self, module):
         super().__init__()
@@ -105,7 +105,7 @@ def parse():
 
 
 def profiler(args):
-    """What `with` takes: a profile, or nothing at all."""
+    """Returns the context manager for `with`: a profile, or one that does nothing."""
     if args.log_dir is None:
         return contextlib.nullcontext()
     from stepscope import profile, schedule
@@ -133,7 +133,7 @@ def model_of(args, device):
 
 
 def sharded(network, args):
-    """Block by block, so that the next block's parameters are gathered while this one computes."""
+    """Shards block by block, so that the next block's parameters are gathered while this block computes."""
     from torch.distributed.fsdp import fully_shard
     if not args.one_unit:
         for block in [module for module in network.modules() if hasattr(module, "conv2")]:  # residual blocks
@@ -142,7 +142,7 @@ def sharded(network, args):
 
 
 def spin(ms):
-    """Python that runs beside nothing, as a slow metric or a log would."""
+    """Runs Python code that overlaps with nothing, like a slow metric or log."""
     end = time.perf_counter() + ms * 1e-3
     while time.perf_counter() < end:
         pass
@@ -164,7 +164,7 @@ def train_step(args, model, optimizer, batches, device):
 
 
 def enlarged(batches, times, rank):
-    """Each second batch is `times` as large; which one depends on the rank."""
+    """Makes every second batch `times` as large; the rank decides which ones."""
     for step, (pictures, classes) in enumerate(batches):
         if (step + rank) % 2 == 0:
             pictures, classes = pictures.repeat(times, 1, 1, 1), classes.repeat(times)

@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
-"""What each variant of train.py loses, and what stepscope says of it: two ranks on this machine, timed by interleaved runs.
+"""What each variant of train.py loses, and what stepscope says about it: two ranks on this machine, timed by interleaved runs.
 
     python3 samples/ddp/variants.py --bin build/default/bin [--work DIR] [--only NAME,...] [--markdown FILE]
 
-The package stepscope must be importable by torchrun's Python (docs/python.md). What is in --work is not measured again.
+torchrun's Python must be able to import the package stepscope (docs/python.md). Results already in --work are not measured
+again.
 """
 
 import argparse
@@ -24,19 +25,19 @@ from timing import RunTimes, interleave, median_interval  # noqa: E402
 
 TRAIN = str(ROOT / "samples/ddp/train.py")
 STEPS, WARM_STEPS = 24, 4
-# About the recording or the machine, not about the program.
+# Findings about the recording or the machine, not about the program.
 OF_THE_RECORDING = ("capture-incomplete", "contended-cores", "observer-effect", "warmup-in-window")
 LATE_RANK = ("straggler-rank", "imbalanced-load")
 
 
 @dataclass(frozen=True)
 class Variant:
-    """Flags that lose time, the same work without, and the findings of which one should come first."""
+    """Flags that lose time, flags for the same work without the loss, and the findings of which one should come first."""
     name: str
     flags: str
     fixed: str = ""
-    expect: tuple[str, ...] = ()  # empty: nothing above low
-    rank: int = -1                # that the finding must name
+    expect: tuple[str, ...] = ()  # empty: no finding above low
+    rank: int = -1  # that the finding must name
 
 
 VARIANTS = (
@@ -48,7 +49,7 @@ VARIANTS = (
     Variant("sync-always", "--accumulate 4 --sync-always", "--accumulate 4", ("missing-no-sync",)),
     Variant("slow-loader", "--slow-loader 40", "", LATE_RANK, 1),
     Variant("slow-host", "--slow-host 200", "", LATE_RANK, 1),
-    # The same pictures in equal batches: 8 and 24 in turn are 16 on average.
+    # The same number of images in equal batches: 8 and 24 in turn are 16 on average.
     Variant("uneven", "--uneven 3", "--batch 16", LATE_RANK),
     Variant("unused", "--unused", "", ("ddp-unused-search",)),
     Variant("good-fsdp", "--fsdp"),
@@ -57,7 +58,7 @@ VARIANTS = (
 
 
 class Runs:
-    """torchrun with train.py, and what was measured so far."""
+    """Runs torchrun with train.py, and keeps the results measured so far."""
     def __init__(self, args):
         self.args, self.work = args, pathlib.Path(args.work).resolve()
         self.work.mkdir(parents=True, exist_ok=True)
@@ -75,7 +76,7 @@ class Runs:
         return self.journal.runs[key]
 
     def compare(self, one):
-        """Steps with the fix against steps without."""
+        """Compares steps with the fix and without it."""
         return interleave(lambda is_after, pair: self.time(one.fixed if is_after else one.flags,
                                                            f"{one.name} {pair} {'after' if is_after else 'before'}"),
                           self.args.pairs)
@@ -95,7 +96,8 @@ def is_right(one, finding):
 
 
 def promised(one, report):
-    """Step after / before as the finding predicts it, the least and the most of its range, and how sure it is; None without a gain."""
+    """Returns the ratio of the step after and before as the finding predicts it, the ends of its range, and its confidence;
+    None without a gain."""
     finding = next((finding for finding in report["findings"] if finding["id"] in one.expect), None)
     if finding is None or finding["gain_kind"] == "none":
         return None

@@ -1,4 +1,4 @@
-// The rules that no program here provokes, and why.
+// Lists the rules that no program here provokes, and why.
 #include "pattern.h"
 
 namespace gallery {

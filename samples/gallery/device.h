@@ -1,5 +1,5 @@
-// The first GPU. The program is linked to LibTorch's CPU half only, so that it
-// runs where there is no CUDA; the other half is loaded here.
+// Access to the first GPU. The program is linked only to LibTorch's CPU half,
+// so that it runs without CUDA. The other half is loaded here.
 #pragma once
 
 #include <c10/core/Device.h>
@@ -8,10 +8,10 @@
 
 namespace gallery {
 
-// What is missing; empty if there is a GPU to train on.
+// Returns what is missing; empty if there is a GPU to train on.
 std::string OpenGpu();
 
-// Waits for the device; nothing on a CPU.
+// Waits for the device. Does nothing on a CPU.
 void WaitFor(c10::Device device);
 
 }  // namespace gallery

@@ -1,4 +1,4 @@
-// Findings that are true of every program of the gallery.
+// Findings that are right for every program of the gallery.
 #pragma once
 
 #include <vector>
@@ -7,7 +7,7 @@
 
 namespace gallery {
 
-// Rules that may fire on any of these programs, fixed or not.
+// Returns the rules that may fire on any of these programs, fixed or not.
 std::vector<Also> AlsoEverywhere();
 
 }  // namespace gallery

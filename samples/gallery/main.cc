@@ -41,7 +41,7 @@ struct Options {
   Run run;
 };
 
-// What is wrong with the command line; empty if nothing is.
+// Returns what is wrong with the command line; empty if nothing is.
 std::string Parse(int argc, char** argv, Options& options) {
   for (int i = 1; i < argc; ++i) {
     const std::string_view word = argv[i];
@@ -80,8 +80,9 @@ std::string Parse(int argc, char** argv, Options& options) {
   return options.rule.empty() && !asks ? "which rule?" : "";
 }
 
-// The same picture on every machine: a pattern runs on as many cores as it
-// needs, whatever there is. Called before LibTorch starts its threads.
+// Limits the process to `count` cores. A pattern then looks the same on every
+// machine, however many cores there are. Must be called before LibTorch starts
+// its threads.
 void UseCores(int count) {
   cpu_set_t usable, used;
   CPU_ZERO(&used);
@@ -107,6 +108,8 @@ int Train(const Pattern& pattern, Options& options) {
     UseCores(pattern.cores);
     at::set_num_threads(pattern.cores);
   }
+  // Not an error: the program also trains on a CPU, but its habit does not show
+  // there.
   if (pattern.needs_gpu && !options.cuda) {
     std::fprintf(stderr, "gallery: %s shows on a GPU only: --device cuda\n",
                  options.rule.c_str());
@@ -121,12 +124,15 @@ int Train(const Pattern& pattern, Options& options) {
     }
   };
   options.run.active = pattern.active;
+  // Makes the weights and data the same in every run, with the habit and
+  // without it.
   at::manual_seed(1);
   try {
     pattern.train(options.run);
   } catch (const std::exception& error) {
     return Fail(error.what(), kFailed);
   }
+  // train() has destroyed the Profile, which waits for its reports.
   if (!reported) return Fail("no report was made", kFailed);
   return written ? 0 : Fail("cannot write " + options.json, kFailed);
 }

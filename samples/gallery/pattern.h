@@ -1,9 +1,9 @@
-// Pattern: a habit that one rule looks for, as a small training program, and
-// the same program without it.
+// Pattern: a small training program with a habit that one rule looks for. The
+// same program also runs without the habit.
 //
-// Each file of patterns/ holds one: host_sync.cc defines kHostSync. To learn
-// about a habit, read its file: the comment says what is wrong, the lines that
-// ask for `run.fixed` are the cure, the rest is an ordinary loop.
+// Each file in patterns/ contains one pattern: host_sync.cc defines kHostSync.
+// To learn about a habit, read its file: the comment says what is wrong, the
+// lines that test `run.fixed` are the cure, and the rest is an ordinary loop.
 #pragma once
 
 #include <c10/core/Device.h>
@@ -25,13 +25,14 @@ struct Run {
       on_report = {};
   bool print_report = true;
 
-  // Steps of the loop: as many as the default schedule below needs.
+  // The number of steps of the loop, as many as the default schedule below
+  // needs.
   static constexpr int kSteps = 18;
-  int active = 10;  // recorded, of these
+  int active = 10;  // of these steps: recorded
   stepscope::ProfileOptions options() const;
 };
 
-// Another rule that fires on this program, rightly.
+// Another rule that rightly fires on this program.
 struct Also {
   std::string_view rule;
   std::string_view why;
@@ -43,17 +44,17 @@ struct Pattern {
   std::string_view habit;  // what the program does, in a few words
   std::string_view fix;
   void (*train)(const Run& run) = nullptr;
-  bool needs_gpu = false;  // elsewhere it trains, but shows nothing
-  int cores = 1;           // it runs on, and intra-op threads
-  int active = 10;         // steps recorded; fewer where each is many ops
+  bool needs_gpu = false;  // without a GPU it trains, but shows nothing
+  int cores = 1;           // that it runs on, and intra-op threads
+  int active = 10;         // steps recorded; fewer if each has many ops
   bool is_note = false;    // right, but not worth a warning where it is tested
   std::vector<Also> also = {};
 };
 
-// By rule.
+// Returns all patterns, sorted by rule.
 std::vector<const Pattern*> AllPatterns();
 
-// A rule that no program of this gallery provokes.
+// A rule that no program of this gallery provokes, and why.
 struct Absent {
   std::string_view rule;
   std::string_view why;

@@ -11,6 +11,7 @@ std::string ListText() {
   std::string text;
   for (const Pattern* pattern : AllPatterns()) {
     std::string line(pattern->rule);
+    // A longer name shifts only its own line and is not cut.
     line.resize(std::max<size_t>(line.size() + 1, 26), ' ');
     text += line + std::string(pattern->habit) +
             (pattern->needs_gpu ? " (GPU)" : "") + '\n';
@@ -19,6 +20,7 @@ std::string ListText() {
 }
 
 std::string TableMarkdown() {
+  // Sorted by rule, with programs and absent rules together.
   std::map<std::string, std::string> rows;
   for (const Pattern* pattern : AllPatterns()) {
     rows[std::string(pattern->rule)] =

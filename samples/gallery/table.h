@@ -1,13 +1,14 @@
-// The gallery's table, for people.
+// The gallery's tables, for people.
 #pragma once
 
 #include <string>
 
 namespace gallery {
 
-// One pattern a line: rule, habit, fix.
+// Returns one line per pattern: rule, habit, fix.
 std::string ListText();
-// All rules: where each shows, and what its timeline comes from in CI.
+// Returns a row for every rule: where it shows, and where its timeline comes
+// from in CI.
 std::string TableMarkdown();
 
 }  // namespace gallery

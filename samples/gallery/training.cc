@@ -38,6 +38,7 @@ torch::Tensor TrainStep(torch::nn::Sequential& network,
   PhaseRange phase(Phase::kOptimizer);
   optimizer.step();
   optimizer.zero_grad();
+  // Otherwise the caller would hold the graph of the step.
   return loss.detach();
 }
 

@@ -1,4 +1,4 @@
-"""Bench: runs resnet and stepscope, and remembers what it measured, so that a stopped measurement goes on."""
+"""Bench: runs resnet and stepscope, and keeps all measurements, so that a stopped measurement can continue."""
 
 import json
 import math
@@ -16,15 +16,15 @@ from timing import RunTimes, interleave
 
 
 class ProgramFailed(Failed):
-    """A program was started and failed; the message holds its command and its last lines."""
+    """A program was started and failed. The message contains its command and its last lines."""
 
     def __init__(self, message, returncode, out=""):
         super().__init__(message)
-        self.returncode, self.out = returncode, out  # below 0: a signal, or the time limit
+        self.returncode, self.out = returncode, out  # negative: a signal, or the time limit
 
 
 class TimeOver(Failed):
-    """--limit is over; what was measured is kept."""
+    """The time of --limit is over. Measurements are kept."""
     exit_status = 3
 
 
@@ -48,20 +48,20 @@ def run_program(command, limit_s=600):
 
 
 def write_whole(path, text):
-    """Writes a file through a second one, so that a full disk or a kill does not cost the old one."""
+    """Writes a second file and renames it, so that a full disk or a kill does not lose the old file."""
     with open(path + ".new", "w", encoding="utf-8") as file:
         file.write(text)
     os.replace(path + ".new", path)
 
 
 class Journal:
-    """Every run measured so far, a line of JSON each."""
+    """All runs measured so far, one line of JSON each."""
     def __init__(self, path):
         self.path, self.runs = path, {}
         with open(path, "a+b") as file:
             file.seek(0)
             *lines, torn = file.read().split(b"\n")
-            file.truncate(file.tell() - len(torn))  # of a program that was killed while it wrote
+            file.truncate(file.tell() - len(torn))  # of a program killed while writing
         for number, line in enumerate(lines, 1):
             try:
                 record = json.loads(line)
@@ -76,9 +76,9 @@ class Journal:
 
 
 class Bench:
-    """Times and profiles resnet, or what `train` starts with its flags, under Settings; what is in `folder` is not measured again.
-    `always` is given to every run; a run's own settings win over it. Whatever starts a program may raise ProgramFailed,
-    and raises TimeOver `limit_s` seconds after the bench was made."""
+    """Times and profiles resnet, or another program given as `train`, under Settings. Results already in `folder` are not
+    measured again. `always` are flags for every run; a run's own settings take precedence. All functions that start programs
+    may raise ProgramFailed, and they raise TimeOver `limit_s` seconds after the bench was made."""
 
     def __init__(self, bin_dir, folder, always=(), limit_s=math.inf, active=10, run=run_program, train=()):
         self.train = list(train) or [os.path.join(bin_dir, "resnet")]
@@ -96,21 +96,20 @@ class Bench:
         self.run([*self.train, *self.always.plus(settings).plus(more).arguments()])
 
     def stepscope(self, *words):
-        """What a command prints as JSON; what-if does so where it fails to predict, too. Raises Failed."""
+        """Returns a command's JSON output, also that of a what-if that fails to predict. Raises Failed."""
         try:
             return json.loads(self.run([os.path.join(self.bin, "stepscope"), *words, "--format", "json"]))
-        except (ProgramFailed, ValueError) as error:  # not the fault of resnet's settings
+        except (ProgramFailed, ValueError) as error:  # resnet's settings did not cause this
             if getattr(error, "out", "").startswith("{"):
                 return json.loads(error.out)
             raise Failed(f"stepscope {' '.join(words)}: {error}") from None
 
-    def period(self, *settings):  # after how many steps all of them repeat what they do
+    def period(self, *settings):  # number of steps after which all of them repeat
         return math.lcm(*(period_of(self.always.plus(one)) for one in settings))
 
     def time(self, settings, length, purpose, number, partner=None):
-        """The RunTimes of a run without a profile.
-        `purpose`, `number` and the `partner` that is interleaved with it tell runs of the same settings apart: a run
-        that stood beside another partner, minutes ago, says nothing about this pair."""
+        """Returns the RunTimes of a run without a profile. `purpose`, `number` and the interleaved `partner` distinguish runs
+        of the same settings: a run interleaved with another partner, minutes ago, says nothing about this pair."""
         text = self.always.plus(settings).text()
         key = f"{purpose} {number}, {length.steps} steps: {text}"
         key += "" if partner is None else f", beside: {self.always.plus(partner).text()}"
@@ -127,7 +126,7 @@ class Bench:
         return self.journal.runs[key]
 
     def compare(self, before, after, pairs, purpose, length):
-        """The Comparison of interleaved runs, each of whole periods."""
+        """Returns the Comparison of interleaved runs. Each run has whole periods."""
         period = self.period(before, after)
 
         def run(is_after, pair):
@@ -137,7 +136,7 @@ class Bench:
         return interleave(run, pairs, period)
 
     def profile(self, settings, name, times=1):
-        """The Report of one recorded window, of `times` as many steps as usual; its files are in folder/`name`."""
+        """Returns the Report on one recorded window with `times` as many steps as usual. Its files are in folder/`name`."""
         text, folder = self.always.plus(settings).text(), os.path.join(self.folder, name)
         window = {"wait": 2, "warmup": 3, "active": self.active * times, "repeat": 1}
         key, known = f"{text}, {window}", {}

@@ -1,4 +1,5 @@
-"""climb: follows the first finding of a report, measures the change, keeps it or takes it back, until nothing is left."""
+"""climb: follows a report's first finding, measures the change, keeps or reverts it, and repeats until nothing is left to
+do."""
 
 import statistics
 
@@ -7,14 +8,14 @@ from resnet_flags import CPU_HABITS, DEFAULTS, Factor, cross, difference, follow
 from tables import figure, ranged, table
 from timing import Length
 
-MOST_TIMES = 4  # so many times as many steps are recorded at most where a report holds something back
-GOOD = 0.15     # a prediction this near to the measured step is called good
+MOST_TIMES = 4  # if a report holds something back, at most this many times as many steps are recorded
+GOOD = 0.15  # a prediction within this share of the measured step is called good
 
 
 def promise(finding, report, before, after, period):
-    """What the report predicts of `finding`'s change, as JSON (README.md); steps repeat after `period`."""
+    """Returns the report's prediction for `finding`'s change as JSON (README.md). Steps repeat after `period`."""
     recorded, to, low, high = report.predicted(finding, period)
-    # Gains are per sample of the recorded batch; a larger one has its own, longer step.
+    # Gains are per recorded batch size. A larger batch has its own, longer step.
     larger = DEFAULTS.plus(after).number("--batch", 0) / DEFAULTS.plus(before).number("--batch", 0)
     return {"id": finding.id, "gain_kind": finding.gain_kind, "recorded_ms": recorded,
             **figure("predicted_ms", larger * to, (larger * low, larger * high)),
@@ -22,9 +23,9 @@ def promise(finding, report, before, after, period):
 
 
 def attempt(bench, promised, before, after, pairs, purpose, length):
-    """What `promised` predicts of a change, as JSON, with what interleaved runs measure.
-    The ratios are of the time per sample, free of what the machine drifted since the recording. A change with which the
-    program fails is taken back; raises ProgramFailed if it fails without the change, too."""
+    """Returns the prediction `promised` for a change and the result of interleaved runs as JSON. Ratios are of the time per
+    sample, so that drift since the recording does not matter. A change with which the program fails is reverted. Raises
+    ProgramFailed if the program also fails without the change."""
     step = {"change": difference(before, after), "before": before.text(), "after": after.text(), **promised,
             "habits_dropped": [habit.name for habit in CPU_HABITS if habit.is_in(before) and not habit.is_in(after)]}
     try:
@@ -42,7 +43,7 @@ def attempt(bench, promised, before, after, pairs, purpose, length):
 
 
 def choose(report, now, tried):
-    """(finding, settings after it, what is left): the first to follow to settings that were not tried before."""
+    """Returns (finding, settings after it, what is left) for the first finding that leads to settings not tried before."""
     left = []
     for finding in report.findings:
         after = follow(finding, report, now)
@@ -55,9 +56,9 @@ def choose(report, now, tried):
 
 
 def decide(reports, now, tried):
-    """(report, *choose()) of `reports` of the same settings, by step time.
-    The middle one counts, so that a disturbed recording is not followed; where it asks for nothing, what most of them
-    ask for does: a noisy recording is silent about what it cannot tell from noise."""
+    """Returns (report, *choose()) for one of several `reports` on the same settings. The report with the middle step time is
+    used, so that a disturbed recording is not followed. If it asks for nothing, the change that most reports ask for is used,
+    because a noisy recording does not report what it cannot distinguish from noise."""
     choices = [(report, *choose(report, now, tried)) for report in reports]
     middle = choices[(len(choices) - 1) // 2]
     asked = [(finding.id, spelled(after)) for _, finding, after, _ in choices if finding]
@@ -66,7 +67,7 @@ def decide(reports, now, tried):
 
 
 def ascend(bench, start, options, tell=print):
-    """(what --json writes of the climb, Settings at its end). `tell` is called with a text for each step."""
+    """Returns (the climb's record for --json, its final Settings). Calls `tell` with a text for each step."""
     record, now, tried, times = {"start": start.text(), "steps": []}, start, {spelled(start)}, 1
     while True:
         number = len(record["steps"])
@@ -93,7 +94,7 @@ def verdict(step):
 
 
 def price_habits(bench, settings, options, where):
-    """{name: what it costs per step beside all the others} of the habits in `settings`, as JSON."""
+    """Returns {name: cost per step if only this habit is removed} for the habits in `settings`, as JSON."""
     prices = {}
     for habit in CPU_HABITS:
         if habit.is_in(settings):
@@ -105,7 +106,8 @@ def price_habits(bench, settings, options, where):
 
 
 def judge_habits(steps, at_start, at_end):
-    """What --json writes of habits. Wrong is one that stays and is dear at the end, or goes before a dearer one."""
+    """Returns the record of habits for --json. A decision is wrong if a costly habit stays, or a habit is removed before a more
+    costly one."""
     dropped = {name: at for at, step in enumerate(steps, 1) if step["kept"] for name in step["habits_dropped"]}
     habits = [{"name": name, **price, "removed_at_step": dropped.get(name, 0),
                **({"at_end": at_end[name]} if name in at_end else {})} for name, price in at_start.items()]
@@ -117,22 +119,22 @@ def judge_habits(steps, at_start, at_end):
     return {"habits": habits, "complaints": wrong}
 
 
-# What the climb's sweep crosses: 144 combinations.
+# The values that the climb's sweep combines: 144 combinations.
 EVERYTHING = [
     Factor("--workers", "0", "1", "2"), Factor("--threads", "1", "2"), Factor("--batch", "16", "32", "64"),
     Factor("--channels-last", "off", "on"), Factor("--set-to-none", "0", "1"), Factor("--sgd", "loop", "fused")]
 
 
 def find_best(bench, factors, base, steps, rounds, few=6):
-    """[(settings, [samples/s of each run])] of all combinations, the best first.
-    All run once, the better third again and longer, and so on until `few` are left, which run `rounds` times more."""
+    """Returns [(settings, [samples/s of each run])] of all combinations, best first. All combinations run once. The better
+    third runs again and longer, and so on until `few` are left, which run `rounds` more times."""
     points, number = [(settings, []) for settings in cross(factors, base).values()], 0
     still_in = len(points)
     while True:
         last = still_in <= few
         for number in range(number, number + (rounds if last else 1)):
             for settings, rates in points[:still_in]:
-                # Small batches have shorter steps, so they get more of them.
+                # Small batches have shorter steps, so they run more steps.
                 batch, period = max(1, settings.number("--batch", 32)), bench.period(settings)
                 length = Length(max(steps, steps * 32 // batch) + 2, 2).whole(period)
                 rates.append(bench.time(settings, length, "sweep", number).rate(period))
@@ -143,7 +145,7 @@ def find_best(bench, factors, base, steps, rounds, few=6):
 
 
 def climb(bench, options, tell=print):
-    """The whole program; returns what --json writes (README.md)."""
+    """Runs the whole command; returns the record for --json (README.md)."""
     start, base, length = options.start, options.start, Length(options.steps)
     for habit in CPU_HABITS if options.bad_habits else ():
         start, base = habit.added_to(start), habit.dropped_from(habit.added_to(base))
@@ -168,7 +170,7 @@ def climb(bench, options, tell=print):
 
 
 def to_text(record):
-    """What a person wants to know at the end."""
+    """Returns the summary for the user at the end."""
     tried = [step for step in record["steps"] if "failed" not in step]
     errors = [abs(step["error"]) for step in tried if step["gain_kind"] == "predicted"]
     wrong, worst = sum(step["outcome"] in ("slower", "failed") for step in record["steps"]), max(errors, default=0)

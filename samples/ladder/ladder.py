@@ -28,7 +28,7 @@ def at_least(low):
 
 
 def parse(words):
-    """(options, words for resnet). Prints what is wrong and exits with status 2, as argparse does."""
+    """Returns (options, arguments for resnet). On an error, prints it and exits with status 2, as argparse does."""
     parser = argparse.ArgumentParser(prog="ladder.py", description=__doc__, allow_abbrev=False)
     commands = parser.add_subparsers(dest="command", required=True)
 
@@ -71,7 +71,7 @@ def parse(words):
 
 
 def run(options, rest, bench):
-    """(what --json writes, the tables)."""
+    """Returns (record for --json, tables)."""
     if options.command == "climb":
         record = climb.climb(bench, options)
         return record, climb.to_text(record)
@@ -85,7 +85,7 @@ def run(options, rest, bench):
 
 
 def main(words, start=run_program):
-    """The exit status: 0; 1 something failed; 2 the command line is wrong; 3 --limit is reached. `start`: see Bench."""
+    """Returns the exit status: 0; 1: something failed; 2: wrong command line; 3: --limit was reached. `start`: see Bench."""
     try:
         options, rest = parse(words)
         gpu = options.device == "cuda"

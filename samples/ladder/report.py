@@ -1,11 +1,11 @@
-"""What a program can follow of `stepscope analyze --format json`. docs/json.md describes the format."""
+"""The parts of `stepscope analyze --format json` that a program can follow. docs/json.md describes the format."""
 
 import json
 from dataclasses import dataclass, field
 
 
 class Failed(Exception):
-    """Something cannot go on; the message says why."""
+    """Work cannot continue; the message says why."""
     exit_status = 1
 
 
@@ -14,24 +14,24 @@ class Finding:
     id: str
     severity: str = "high"        # "critical" to "note"
     gain_kind: str = "predicted"  # "predicted", "bound" or "none"
-    gain_ms: float = 0            # per step of the recorded batch
-    low_ms: float = 0             # the gain's likely range
+    gain_ms: float = 0  # per step with the recorded batch
+    low_ms: float = 0  # start of the gain's likely range
     high_ms: float = 0
-    baseline_ms: float = 0        # the step that the gain refers to; 0: the steady one
+    baseline_ms: float = 0  # the step to which the gain refers; 0: the steady step
     text: str = ""                # evidence, place and fix
-    settings: dict = field(default_factory=dict)  # what to set, by the report's keys; values are texts
+    settings: dict = field(default_factory=dict)  # what to set, with the report's keys; values are texts
 
     def worth_doing(self):
-        """More than a note, and it gains time."""
+        """True if the finding is more than a note and gains time."""
         return self.severity != "note" and self.gain_kind != "none" and self.gain_ms > 0
 
 
 @dataclass
 class Report:
-    step_ms: float           # mean of the steady recorded steps
-    all_mean_ms: float = 0   # of the steps that validate or save, too; 0: unknown
+    step_ms: float  # mean of the steady recorded steps
+    all_mean_ms: float = 0  # also with steps that validate or save; 0: unknown
     findings: list = field(default_factory=list)   # in the report's order
-    held_back: list = field(default_factory=list)  # ids; the steps vary too much to tell these from chance
+    held_back: list = field(default_factory=list)  # IDs of findings that the noise of the steps may hide
     usable_cores: int = -1
     machine: str = ""        # "AMD EPYC, 2 cores; LibTorch 2.11.0"
     split: dict = field(default_factory=dict)      # {cause: ms}, longest first; adds up to step_ms
@@ -39,13 +39,13 @@ class Report:
     path: str = ""           # the log directory of the recording
 
     def healthy(self):
-        """Nothing is left that is worth doing, nor held back."""
+        """True if nothing worth doing is left and nothing is held back."""
         return not self.held_back and not any(finding.worth_doing() for finding in self.findings)
 
     def predicted(self, finding, period=1):
-        """(before, after, low, high) in ms: the step before and after `finding`'s change, and its likely range.
-        Where a step is measured as the mean of `period` > 1, the slow steps count in. A gain of the whole step is no
-        prediction: it is left out."""
+        """Returns (before, after, low, high) in ms: the step before and after `finding`'s change, and the likely range after
+        it. If a step is measured as the mean of `period` > 1 steps, slow steps are included. A gain of the whole step is no
+        prediction and is left out."""
         before = finding.baseline_ms or (period > 1 and self.all_mean_ms) or self.step_ms
         if finding.gain_ms >= before:
             return before, before, before, before
@@ -54,7 +54,7 @@ class Report:
 
 
 def read_report(record, path):
-    """The Report in a parsed JSON object; `path` is where its recording lies. Raises Failed."""
+    """Returns the Report of a parsed JSON object; `path` is the recording's log directory. Raises Failed."""
     try:
         if record["version"] != 2 or not record["steps"]["mean_ms"] > 0:
             raise Failed(f"{path}: no report of version 2, or no steps were recorded")

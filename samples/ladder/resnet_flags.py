@@ -1,4 +1,4 @@
-"""The flags of resnet: as settings of a run, what they do for a finding, and the bad habits they can switch on."""
+"""resnet's flags: as settings of a run, as remedies of findings, and as bad habits that they can switch on."""
 
 import itertools
 import math
@@ -7,17 +7,17 @@ from report import Failed
 
 
 class UsageError(Failed):
-    """A sentence for the user about what was asked for."""
+    """An error in the user's request, as a sentence."""
     exit_status = 2
 
 
 class Settings(dict):
-    """Flags of one run, {"--batch": "64", "--bf16": ""}; a flag without a value has "". Order makes no difference."""
+    """Flags of one run, for example {"--batch": "64", "--bf16": ""}; a flag without a value has "". Order does not matter."""
 
     @staticmethod
     def of(words):
-        """Reads a text, or words as a shell parts them: --batch 64, --batch=64, --bf16. Raises UsageError."""
-        settings, waiting = Settings(), ""  # the flag that may still get a value
+        """Parses a text, or words split by a shell: --batch 64, --batch=64, --bf16. Raises UsageError."""
+        settings, waiting = Settings(), ""  # the flag that may still take a value
         for word in words.split() if isinstance(words, str) else words:
             if len(word) > 2 and word.startswith("--") and word[2] != "=":
                 flag, equals, value = word.partition("=")
@@ -31,7 +31,7 @@ class Settings(dict):
     def number(self, flag, absent):
         return int(self[flag]) if self.get(flag, "").isdecimal() else absent
 
-    def plus(self, over):  # whose flags win
+    def plus(self, over):  # flags of `over` take precedence
         return Settings({**self, **over})
 
     def without(self, *flags):
@@ -40,28 +40,28 @@ class Settings(dict):
     def arguments(self):
         return [f"{flag}={value}" if value else flag for flag, value in sorted(self.items())]
 
-    def text(self):  # as a person would type it
+    def text(self):  # as a user would type it
         return " ".join(argument.replace("=", " ", 1) for argument in self.arguments()) or "(defaults)"
 
 
 def difference(a, b):
-    """What must change to get from `a` to `b`: "--threads 2, without --bf16"."""
+    """Returns the difference between `a` and `b`, for example "--threads 2, without --bf16"."""
     changed = [Settings({flag: value}).text() for flag, value in sorted(b.items()) if a.get(flag) != value]
     return ", ".join(changed + [f"without {flag}" for flag in sorted(a) if flag not in b])
 
 
-# What resnet does where a flag that a climb changes is not given, and how often it reads the loss.
+# resnet's defaults for flags that a climb changes, and how often it reads the loss.
 DEFAULTS, LOG_EVERY = Settings.of("--batch 32 --workers 0 --threads 1 --set-to-none 1 --sgd loop"), 5
 
 
 def spelled(settings):
-    """`settings` as text, with resnet's defaults written out: settings that do the same have the same text."""
+    """Returns `settings` with resnet's defaults as text, so that equivalent settings have the same text."""
     return DEFAULTS.plus(settings).text()
 
 
 def period_of(settings):
-    """After how many steps a run repeats what it does. N workers hand out N batches at once; on a GPU the host waits
-    where it reads the loss."""
+    """Returns the number of steps after which a run repeats itself. N workers deliver N batches at once, and on a GPU the host
+    waits when it reads the loss."""
     parts = [settings.number(flag, 1) for flag in ("--validate-every", "--checkpoint-every", "--workers")]
     if settings.get("--device") == "cuda":
         parts.append(settings.number("--log-every", LOG_EVERY))
@@ -69,7 +69,7 @@ def period_of(settings):
 
 
 class Factor:
-    """A flag and the values it takes in a sweep; of a flag without a value "off" and "on"."""
+    """A flag and its values in a sweep. A flag without a value has "off" and "on"."""
 
     def __init__(self, flag, *values):
         self.flag, self.values = flag, values
@@ -83,7 +83,7 @@ class Factor:
 
 
 def cross(factors, base):
-    """{levels: Settings} of all combinations, the last factor changing fastest."""
+    """Returns {levels: Settings} for all combinations; the last factor changes fastest."""
     points = {}
     for levels in itertools.product(*(range(len(factor.values)) for factor in factors)):
         points[levels] = base
@@ -92,8 +92,8 @@ def cross(factors, base):
     return points
 
 
-# The keys of a report's `settings` and the flag that each one is. Where two values follow, only the first value of the
-# key has a flag: at the second value; None drops the flag.
+# The keys of a report's `settings` and the flag for each. If two values follow, only the first one has a flag; the second is
+# the flag's value, and None removes the flag.
 NAMED = {"workers": ("--workers",), "intra_op_threads": ("--threads",), "batch_size": ("--batch",),
          "batch_factor": ("--batch",), "memory_format": ("--channels-last", "channels_last", ""),
          "set_to_none": ("--set-to-none", "true", "1"), "optimizer_step": ("--sgd", "fused", "fused"),
@@ -102,7 +102,7 @@ NAMED = {"workers": ("--workers",), "intra_op_threads": ("--threads",), "batch_s
 
 
 def follow_settings(named, settings):
-    """`settings` with what a report sets by its own keys; unchanged if no flag of resnet is one of them."""
+    """Returns `settings` with what a report sets through its keys; unchanged if no flag of resnet matches."""
     for key, (flag, *only) in NAMED.items():
         if key not in named or (only and named[key] != only[0]):
             continue
@@ -114,11 +114,11 @@ def follow_settings(named, settings):
 
 
 class Habit:
-    """Something that costs time for nothing, as flags."""
+    """Something that costs time without benefit, as flags."""
 
     def __init__(self, name, on, off="", needs="", gpu=False):
-        self.name, self.gpu = name, gpu  # gpu: its cost shows on a GPU only
-        # What switches it on, what a program without it has instead, and what it takes to show, habit or not.
+        self.name, self.gpu = name, gpu  # gpu: costs time only on a GPU
+        # Flags that switch it on, flags of a program without it, and flags that both need for the habit to show.
         self.on, self.off, self.needs = Settings.of(on), Settings.of(off), Settings.of(needs)
 
     def is_in(self, settings):
@@ -136,11 +136,11 @@ HABITS = {habit.name: habit for habit in [
     Habit("clip-sync", "--clip-sync", off="--clip"), Habit("checkpoint", "--checkpoint-every 1"),
     Habit("validate-grad", "--validate-grad", needs="--validate-every 1 --validate-batches 1"),
     Habit("zero-gradients", "--set-to-none 0"), Habit("conv-bias", "--conv-bias"),
-    # New sizes cost cuDNN's trials; on a CPU only the larger pictures cost.
+    # New sizes make cuDNN try algorithms; on a CPU, only larger images cost time.
     Habit("variable-sizes", "--variable-sizes", gpu=True), Habit("host-tensors", "--host-tensors", gpu=True)]}
 CPU_HABITS = [habit for habit in HABITS.values() if not habit.gpu]
 
-# The habits that cause a finding, in order; "print?printing": only if the finding says "printing".
+# The habits that can cause each finding, in order. "print?printing": only if the finding's text contains "printing".
 CAUSES = {
     "debug-api-on": "anomaly", "grad-in-validation": "validate-grad", "grad-clip-sync": "clip-sync",
     "logging-checkpoint-stall": "checkpoint?checkpoint print checkpoint item",
@@ -148,7 +148,7 @@ CAUSES = {
     "host-created-tensor": "host-tensors", "conv-retuning": "variable-sizes", "allocator-churn": "variable-sizes",
     "variable-shapes": "variable-sizes", "zero-grad-kernels": "zero-gradients"}
 
-# The flag that does what a finding without settings asks for.
+# The flag that follows a finding without settings.
 REMEDIES = {
     "unfused-optimizer": "--sgd fused", "layout-transpose": "--channels-last", "channels-last-off": "--channels-last",
     "tf32-off": "--tf32", "cudnn-benchmark-off": "--cudnn-benchmark", "tensor-cores-idle": "--bf16",
@@ -156,8 +156,8 @@ REMEDIES = {
 
 
 def follow(finding, report, settings):
-    """`settings` as `finding` wants them; the same (see spelled()) if no flag of resnet does that, or it is so already.
-    One remedy at a time: a finding that several flags cause is followed by dropping the first of them."""
+    """Returns `settings` as `finding` wants them; unchanged (see spelled()) if no flag of resnet does that, or it is already
+    so. Applies one remedy at a time: if several flags cause a finding, the first one is removed."""
     after = follow_settings(finding.settings, settings)
     if spelled(after) != spelled(settings):
         return after
@@ -166,10 +166,10 @@ def follow(finding, report, settings):
         if text in finding.text and HABITS[name].is_in(settings):
             return HABITS[name].dropped_from(settings)
     after = settings.plus(Settings.of(REMEDIES.get(finding.id, "")))
-    # More workers have no first batch ready either.
+    # More workers would not have a first batch ready either.
     if spelled(after) != spelled(settings) or "no batch ready" in finding.text:
         return after
-    # A finding that names no number: the least that it can mean.
+    # The finding names no number, so use the smallest change that it can mean.
     now = DEFAULTS.plus(settings)
     workers, threads, batch = (now.number(flag, 0) for flag in ("--workers", "--threads", "--batch"))
     if finding.id in ("sync-data-loading", "loader-bound"):

@@ -1,12 +1,12 @@
-"""rungs: takes resnet up the rungs of the published case study, and measures each against the one below."""
+"""rungs: takes resnet up the rungs of the published case study, and compares each rung with the one below."""
 
 from climb import attempt, promise
 from resnet_flags import Settings, difference, follow, spelled
 from tables import figure, ranged, table
 from timing import Interval
 
-# (name, flags added to those of the rungs below, findings whose fix it is). On a GPU the published case study, then
-# what the guides add; on a CPU those of its rungs that a CPU has.
+# (name, flags added to those of the rungs below, findings that ask for this fix). On a GPU: the published case study, then what
+# guides add. On a CPU: the rungs that apply to a CPU.
 RUNGS = {"cpu": [
     ("baseline", "--batch 32 --workers 0 --threads 1 --set-to-none 0", ""),
     ("a loader worker", "--workers 1", "sync-data-loading"),
@@ -33,8 +33,8 @@ RUNGS = {"cpu": [
 
 
 def reason_for(findings, report, below, settings, period=1):
-    """What the first of `findings` that `report`, of the rung `below`, asks for predicts; {} if it asks for none.
-    Where it asks for more or less than `settings`, "of_change" says what its prediction is of."""
+    """Returns the prediction of the first of `findings` in `report`, which is on the rung `below`; {} if there is none. If the
+    finding asks for more or less than `settings`, "of_change" names the change that was predicted."""
     for finding in report.findings:
         if finding.id in findings.split() and finding.worth_doing():
             asked = follow(finding, report, below)
@@ -44,13 +44,14 @@ def reason_for(findings, report, below, settings, period=1):
 
 
 def facts_of(report):
-    """What the table says of a profile."""
+    """Returns the table's text about a profile."""
     busy = sum(report.split.get(cause, 0) for cause in ("compute", "communication")) / report.step_ms
     return {"profiled_ms": report.step_ms, "split_ms": report.split, **({"busy_frac": busy} if report.has_gpu else {})}
 
 
 def go_up(bench, rungs, pairs, length):
-    """What --json writes (README.md). A rung that is not faster, or fails, is left again: the next starts below it."""
+    """Returns the record for --json (README.md). A rung that is not faster, or fails, is dropped: the next rung starts below
+    it."""
     name, flags, _ = rungs[0]
     start = below = Settings.of(flags)
     report = bench.profile(below, "profiles/0")
@@ -92,7 +93,7 @@ def cells(number, rung):
 
 
 def to_markdown(record, heading):
-    """The machine, a table with a line for each rung, what failed in the program's words, and the whole way up."""
+    """Returns the machine, a table with one line per rung, the programs' errors, and the speed-up of the whole way."""
     head = ("rung", "what", "flags", "samples/s (least to most)", "step recorded, ms", "where it goes", "device busy",
             "finding that led here", "predicted", "measured (95 %)")
     text = f"{heading}\n\n{table(head, [cells(*rung) for rung in enumerate(record['rungs'])])}\n"

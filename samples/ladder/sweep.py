@@ -1,7 +1,7 @@
-"""sweep: times every combination of some flags, and says which act on each other, beside what replay predicts.
+"""sweep: times every combination of some flags, says which flags affect each other, and compares with the replay's predictions.
 
-The model: log(rate) of a run = its combination + its round + noise, of one size for all runs, which the residuals tell.
-An effect is a weighted sum of combinations, so its error follows.
+The model: log(rate) of a run = effect of its combination + effect of its round + noise. The noise has the same size for all
+runs, and is estimated from the residuals. An effect is a weighted sum of combinations, so its error follows.
 """
 
 import collections
@@ -17,13 +17,13 @@ from tables import figure, ranged, table
 from timing import Length, student_factor
 
 MOST_POINTS, REFUSED, WORTH_NAMING, AS_PRODUCT = 2000, 2, 0.01, "as the product"
-# Samples per second against a baseline, as a factor, with its 95 % (measured) or likely (predicted) range.
+# Samples per second relative to a baseline, as a factor, with its 95 % (measured) or likely (predicted) range.
 Ratio = collections.namedtuple("Ratio", "ratio low high")
 
 
 class Cube:
-    """Samples per second of each combination, {levels: [one per round]}, the baseline first. Some may be missing.
-    A change is (factor, level) of a value that is not the first one of its flag."""
+    """Samples per second of each combination, {levels: [one per round]}, baseline first. Combinations may be missing. A change
+    is (factor, level), where the level is not the first value of the flag."""
 
     def __init__(self, factors, rates):
         self.factors, self.rates, self.rounds = factors, rates, len(next(iter(rates.values())))
@@ -37,8 +37,9 @@ class Cube:
         self.changes = [(f, level) for f, factor in enumerate(factors) for level in range(1, len(factor.values))]
 
     def contrast(self, *corners, confidence=0.95, at_baseline=False):
-        """The Ratio that is the mean of the corners' sum over all points that have every corner; None if none has.
-        A corner is (sign, {factor: level}). `at_baseline`: only where all other flags have their first value."""
+        """Returns the mean of the corners' sum over all points that have every corner, as a Ratio; None if there is no such
+        point. A corner is (sign, {factor: level}). `at_baseline`: only the point where all other flags have their first
+        value."""
         weights, count = {}, 0
         for point in self.rates:
             at = [tuple(levels.get(f, level) for f, level in enumerate(point)) for _, levels in corners]
@@ -55,20 +56,20 @@ class Cube:
         return Ratio(*(math.exp(value + end) for end in (0, -half, half)))
 
     def effects(self):
-        """{change: (Ratio at the baseline, or None; Ratio on average over all other flags)}."""
+        """Returns {change: (Ratio at the baseline, or None; average Ratio over all other flags)}."""
         effects = {(f, level): [self.contrast((1, {f: level}), (-1, {f: 0}), at_baseline=at) for at in (True, False)]
                    for f, level in self.changes}
         return {change: ratios for change, ratios in effects.items() if ratios[1]}
 
     def pairs(self):
-        """{two changes: {name: Ratio, averaged over all other flags}}, those farthest from the product first.
-        The intervals of both_over_product hold for all pairs at once with 95 % (Bonferroni): of a cube in which flags
-        only multiply, 19 in 20 name none."""
+        """Returns {two changes: {name: Ratio, averaged over all other flags}}, those farthest from the product first. The
+        intervals of both_over_product hold for all pairs together with 95 % (Bonferroni): if flags only multiply, then in 19 of
+        20 sweeps no pair is named."""
         found = {}
         for (f, a), (g, b) in itertools.combinations(self.changes, 2):
             none, first, second, both = ({f: x, g: y} for x, y in ((0, 0), (a, 0), (0, b), (a, b)))
             product = (1, both), (-1, first), (-1, second), (1, none)
-            if f != g and self.contrast(*product):  # alone: beside the first value of the other
+            if f != g and self.contrast(*product):  # alone: with the first value of the other flag
                 found[(f, a), (g, b)] = product, {name: self.contrast((1, one), (-1, none)) for name, one in (
                     ("first_alone", first), ("second_alone", second), ("both", both))}
         pairs = {changes: ratios | {"both_over_product": self.contrast(*product, confidence=1 - 0.05 / len(found))}
@@ -77,7 +78,7 @@ class Cube:
 
 
 def verdict(a, b, both, over):
-    """What to call what two flags do together; of one of them alone only what its interval leaves no doubt about."""
+    """Names what two flags do together. Claims about one flag alone are made only if its interval leaves no doubt."""
     if abs(over.ratio - 1) < WORTH_NAMING or over.low <= 1 <= over.high:
         return AS_PRODUCT
     more, better = over.low > 1, max(a.ratio, b.ratio)
@@ -94,20 +95,20 @@ def verdict(a, b, both, over):
 
 
 def changes_of(report, factor, level, baseline):
-    """What may predict a flag at one of its values: a setting of what-if, or the id of a finding that leads to it."""
+    """Returns what may predict a flag at one of its values: a setting of what-if, or the ID of a finding that leads to it."""
     after = factor.at(level, baseline)
     for key, (flag, *only) in NAMED.items():
         value = only[0] if only else factor.values[level]
         if flag == factor.flag and spelled(follow_settings({key: value}, baseline)) == spelled(after):
             yield f"{key}={value}"
-    for one in report.findings:  # what flags beside this one may cause, too, is not this one's
+    for one in report.findings:  # a finding that other flags may also cause does not count
         if all(spelled(follow(one, report, now)) == spelled(after) for now in (baseline, after)):
             yield one.id
 
 
 def predict(bench, report, factors, points):
-    """({levels: Ratio}, {value of a flag: why nothing is predicted where it is set}); the baseline comes first.
-    `stepscope what-if` is asked for all changes of a point together."""
+    """Returns ({levels: Ratio}, {value of a flag: why its points are not predicted}), baseline first. Asks `stepscope what-if`
+    for all changes of a point together."""
     baseline, known, predicted, unknown = next(iter(points.values())), {}, {}, {}
 
     @functools.lru_cache(maxsize=None)
@@ -143,7 +144,7 @@ def predict(bench, report, factors, points):
 
 
 def sweep(bench, flags, rounds, steps, alone=False):
-    """What --json writes (README.md). Rounds go up and down the list of combinations, so that a drift evens out."""
+    """Returns the record for --json (README.md). Rounds go up and down the list of combinations, so that drift cancels out."""
     factors = [Factor(flag, *value.split(",")) for flag, value in sorted(flags.items()) if "," in value]
     points = math.prod(len(factor.values) for factor in factors)
     if not factors or points > MOST_POINTS or any("" in factor.values for factor in factors):
@@ -154,7 +155,7 @@ def sweep(bench, flags, rounds, steps, alone=False):
     baseline, rates, left_out = next(iter(points.values())), {levels: [] for levels in points}, []
 
     reports = [bench.profile(baseline, f"baseline.{i}") for i in range(3)]
-    report = sorted(reports, key=lambda one: one.step_ms)[1]  # the machine may have disturbed one of them
+    report = sorted(reports, key=lambda one: one.step_ms)[1]  # the middle one, because the machine may have disturbed one
     for number in range(rounds):
         for levels in list(rates) if number % 2 == 0 else reversed(list(rates)):
             period = bench.period(points[levels])
@@ -184,16 +185,16 @@ def to_record(cube, predicted, unknown):
         middle, cuts = statistics.median(runs), statistics.quantiles(runs, n=6, method="inclusive")
         record["points"].append({
             "flags": " ".join(texts) or "(none of the flags)", "samples_per_s": middle, "runs": runs,
-            # One standard deviation over the rounds, if they are normal.
+            # One standard deviation over the rounds if they are normally distributed.
             "spread": (cuts[-1] - cuts[0]) / 2 / middle,
             "factor": middle / base, **known(predicted=predicted.get(levels))})
     for change, (at_baseline, on_average) in cube.effects().items():
         ratio = predicted.get(tuple(change[1] if f == change[0] else 0 for f in range(len(cube.factors))))
-        # How far the predicted step is from the measured one.
+        # The relative difference between the predicted and the measured step.
         error = Ratio(*(one / ratio.ratio - 1 for one in at_baseline)) if ratio and at_baseline else None
         record["effects"].append({"change": cube.text(*change), **known(at_baseline=at_baseline, on_average=on_average,
                                                                    predicted=ratio, error=error)})
-    # The points with a figure, as if these had been measured without noise.
+    # Points with a prediction, as if measured without noise.
     exact = {levels: [one.ratio] * 2 for levels, one in predicted.items()}
     same = Cube(cube.factors, exact).pairs() if exact else {}
     for (first, second), ratios in cube.pairs().items():
@@ -206,7 +207,7 @@ def to_record(cube, predicted, unknown):
 
 
 def to_text(record):
-    """The tables for people."""
+    """Returns the tables for the user."""
     def short(one, key):
         return f"×{one[key]:.2f}" if key in one else "-"
 

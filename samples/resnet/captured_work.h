@@ -3,8 +3,8 @@
 
 namespace resnet {
 
-// Work that is recorded between Begin() and End() instead of done, and done
-// each time that Replay() is called. Methods may throw c10::Error.
+// Work between Begin() and End() is not executed but captured. Each Replay()
+// executes it. Methods may throw c10::Error.
 class CapturedWork {
  public:
   virtual ~CapturedWork() = default;

@@ -1,4 +1,4 @@
-// Clipping of gradients by their common norm.
+// Clips gradients by their common norm.
 #pragma once
 
 #include <torch/torch.h>
@@ -7,9 +7,9 @@
 
 namespace resnet {
 
-// Scales `gradients` in place so that their norm is at most `limit`, and does
-// not wait for the device. Returns the norm they had, one float on the device.
-// Same meaning as torch::nn::utils::clip_grad_norm_, which always waits.
+// Scales `gradients` in place so that their norm is at most `limit`, without
+// waiting for the device. Returns their previous norm, one float on the device.
+// The result is that of torch::nn::utils::clip_grad_norm_, which always waits.
 torch::Tensor ClipOnDevice(const std::vector<torch::Tensor>& gradients,
                            double limit);
 

@@ -7,9 +7,10 @@ namespace {
 
 class CudaGraph final : public CapturedWork {
  public:
-  // Threads of the loader may pin memory meanwhile: only this thread's calls
-  // are held to what a capture allows.
+  // Thread-local mode, because threads of the loader may pin memory meanwhile:
+  // only this thread's calls must be allowed in a capture.
   void Begin() override {
+    // {0, 0}: the graph makes its own memory pool.
     graph_.capture_begin({0, 0}, cudaStreamCaptureModeThreadLocal);
   }
   void End() override { graph_.capture_end(); }

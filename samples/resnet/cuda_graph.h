@@ -1,4 +1,4 @@
-// How resnet finds the one part of it that links LibTorch's CUDA half.
+// How resnet finds its only part that links LibTorch's CUDA half.
 #pragma once
 
 #include "captured_work.h"

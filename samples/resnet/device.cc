@@ -9,8 +9,8 @@
 namespace resnet {
 namespace {
 
-// Asked for by name the loader finds the library beside libtorch_cpu.so, where
-// this program's run path points.
+// Loaded by name, so that the loader finds the library beside libtorch_cpu.so,
+// where this program's run path points.
 absl::Status LoadCuda() {
   if (::dlopen("libtorch_cuda.so", RTLD_NOW | RTLD_GLOBAL) != nullptr) {
     return absl::OkStatus();
@@ -44,8 +44,8 @@ void Configure(const Options& options) {
   torch::autograd::AnomalyMode::set_enabled(options.anomaly_mode);
   if (options.device == DeviceKind::kCpu) return;
   at::globalContext().setBenchmarkCuDNN(options.cudnn_benchmark);
-  // LibTorch's own default is TF32 in convolutions and none in products; here
-  // float32 means float32 until the flag is given.
+  // LibTorch's default is TF32 for convolutions but not for products. Here
+  // float32 means float32 unless the flag is given.
   at::globalContext().setAllowTF32CuDNN(options.tf32);
   at::globalContext().setAllowTF32CuBLAS(options.tf32);
 }

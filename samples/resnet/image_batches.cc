@@ -14,8 +14,9 @@ Batch ImageBatches::get_batch(std::vector<size_t> draws) {
   int64_t count = static_cast<int64_t>(draws.size());
   int side = options_.side;
   if (options_.variable_sizes) {
-    // From the batch's first draw alone, so that it is the same for any number
-    // of workers; the crops below use the seed itself.
+    // Depends only on the batch's first draw, so that it is the same for any
+    // number of workers. It uses the inverted seed, because the crops below use
+    // the seed itself.
     Random random(~options_.seed, draws.front());
     side = DrawSide(side, random);
   }
@@ -60,6 +61,7 @@ Batch ImageBatches::get_batch(std::vector<size_t> draws) {
   return batch;
 }
 
+// The loader calls this at the start of each pass.
 void DrawSampler::reset(std::optional<size_t> new_count) {
   count_ = new_count.value_or(count_);
   drawn_ = 0;
@@ -71,6 +73,8 @@ void DrawSampler::Shuffle(size_t epoch) {
   order_epoch_ = epoch;
   if (!shuffle_) return;
   Random random(seed_, epoch);
+  // Fisher-Yates with our own generator, because std::shuffle gives a different
+  // order with each standard library.
   for (size_t i = size_; i > 1; --i) {
     std::swap(
         order_[i - 1],
@@ -84,7 +88,8 @@ std::optional<std::vector<size_t>> DrawSampler::next(size_t batch_size) {
   for (; draws.size() < batch_size && drawn_ < count_; ++drawn_) {
     size_t epoch = drawn_ / size_;
     if (order_.empty() || epoch != order_epoch_) Shuffle(epoch);
-    // Numbered over all epochs: a picture is cropped anew each time.
+    // Draws are numbered over all epochs, so that a picture gets a new crop in
+    // each epoch.
     draws.push_back(epoch * size_ + order_[drawn_ % size_]);
   }
   return draws;

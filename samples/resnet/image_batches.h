@@ -1,5 +1,5 @@
-// Pictures as a LibTorch DataLoader wants them: a dataset that makes whole
-// batches, the order they come in, and the loader of both.
+// Pictures in the form that a LibTorch DataLoader needs: a dataset that makes
+// whole batches, a sampler for their order, and a loader of both.
 #pragma once
 
 #include <torch/torch.h>
@@ -20,18 +20,18 @@ struct Batch {
 
 struct BatchOptions {
   int side = 32;
-  bool variable_sizes = false;  // a side of its own for each batch
+  bool variable_sizes = false;  // each batch has another side
   bool augment = true;          // random crops and mirroring
   bool bytes = false;   // leave pictures as bytes, for the device to normalise
   bool pinned = false;  // REQUIRES: CUDA
   uint64_t seed = 1;
 };
 
-// Decodes, crops and collates. Copies share the source; each worker has one.
-// A draw is a picture's number plus the source's size for each earlier epoch:
-// it alone decides what the crop is, whoever makes the batch.
-// get_batch throws std::runtime_error where the source fails, which is how the
-// loader carries an error from its workers to the loop.
+// Decodes, crops and collates. Copies share the source; each worker has a copy.
+// A draw is a picture's number plus the source's size for each earlier epoch.
+// The draw alone decides the crop, whichever worker makes the batch. get_batch
+// throws std::runtime_error if the source fails, because the loader then passes
+// the error from its worker to the loop.
 class ImageBatches
     : public torch::data::datasets::BatchDataset<ImageBatches, Batch,
                                                  std::vector<size_t>> {
@@ -50,8 +50,8 @@ class ImageBatches
   BatchOptions options_;
 };
 
-// `count` draws: epoch after epoch, each in an order of its own (or as they
-// lie, if not shuffled), with no pause between epochs. reset() begins again.
+// Gives `count` draws, epoch after epoch without a pause. Each epoch has its
+// own order, or the order of the source if not shuffled. reset() starts again.
 class DrawSampler : public torch::data::samplers::Sampler<> {
  public:
   DrawSampler(size_t size, size_t count, bool shuffle, uint64_t seed)
@@ -76,8 +76,8 @@ class DrawSampler : public torch::data::samplers::Sampler<> {
 
 using Loader = torch::data::StatelessDataLoader<ImageBatches, DrawSampler>;
 
-// A loader of `batches` batches of `batch` pictures. Batches come in the
-// sampler's order whatever the number of workers.
+// Makes a loader of `batches` batches of `batch` pictures. Batches come in the
+// sampler's order, whatever the number of workers.
 std::unique_ptr<Loader> MakeLoader(std::shared_ptr<const ImageSource> source,
                                    const BatchOptions& options, size_t batch,
                                    size_t batches, size_t workers);

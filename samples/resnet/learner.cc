@@ -29,7 +29,7 @@ torch::Tensor PerChannel(const float (&values)[3], torch::Device device) {
       .view({1, 3, 1, 1});
 }
 
-// One row per picture with a 1 at its class, made where `labels` lie.
+// Returns one row per picture with a 1 at its class, on the device of `labels`.
 torch::Tensor OneHot(const torch::Tensor& labels, int classes) {
   return torch::zeros({labels.size(0), classes}, labels.device())
       .scatter_(1, labels.unsqueeze(1), 1.0);
@@ -72,7 +72,7 @@ torch::Tensor Learner::Loss(const Batch& batch) {
   return torch::nn::functional::cross_entropy(scores, batch.labels);
 }
 
-// The passes over a batch, or over each of its parts. Returns its loss.
+// Runs the passes over a batch, or over each of its parts. Returns the loss.
 torch::Tensor Learner::AddGradients(const Batch& batch) {
   torch::Tensor sum;
   int64_t parts = options_.accumulate;
@@ -83,12 +83,15 @@ torch::Tensor Learner::AddGradients(const Batch& batch) {
     {
       stepscope::PhaseRange phase(stepscope::Phase::kForward);
       loss = Loss({images[i], labels[i]});
+      // cross_entropy() is the mean over a part. Divided by the number of
+      // parts, the gradients add up to those of the mean over the batch.
       if (parts > 1) loss = loss / static_cast<double>(parts);
     }
     {
       stepscope::PhaseRange phase(stepscope::Phase::kBackward);
       (scaler_ ? scaler_->Scale(loss) : loss).backward();
     }
+    // Without detach(), the sum would keep the graphs of all parts.
     loss = loss.detach();
     sum = sum.defined() ? sum + loss : loss;
   }
@@ -98,14 +101,16 @@ torch::Tensor Learner::AddGradients(const Batch& batch) {
 void Learner::Update() {
   stepscope::PhaseRange phase(stepscope::Phase::kOptimizer);
   torch::Tensor skip;
+  // Unscale first, because the limit of the norm is meant for unscaled
+  // gradients.
   if (scaler_) skip = scaler_->Unscale(sgd_.Gradients());
   if (options_.clip == Clip::kOnDevice) {
     ClipOnDevice(sgd_.Gradients(), kLargestNorm);
   } else if (options_.clip == Clip::kReadBack) {
     torch::nn::utils::clip_grad_norm_(model_->parameters(), kLargestNorm);
   }
-  // Named as torch.profiler names the optimizers of Python, by which the
-  // analysis knows an update.
+  // Named as torch.profiler names Python's optimizers, because the analysis
+  // recognises an update by this name.
   {
     stepscope::UserRange range("Optimizer.step#SGD.step");
     sgd_.Step(skip);

@@ -1,5 +1,5 @@
-// Learner: the network, its optimizer, and what one step and one validation do
-// with a batch. For one thread.
+// Learner: the network and its optimizer, and one training step or validation
+// of a batch. For one thread.
 #pragma once
 
 #include <torch/torch.h>
@@ -18,16 +18,17 @@ namespace resnet {
 
 class Learner {
  public:
-  // The weights follow from options.seed. With `graph` steps are captured and
-  // replayed, all on the stream that is current here (see UseSideStream).
+  // The weights depend only on options.seed. With `graph`, steps are captured
+  // and replayed, all on the stream that is current during construction (see
+  // UseSideStream).
   Learner(const Options& options, int classes, torch::Device device,
           std::unique_ptr<CapturedWork> graph = nullptr);
 
-  // One training step; returns its loss, still on the device, so that the
+  // Runs one training step. Returns its loss, still on the device, so that the
   // caller decides when to wait for it.
   torch::Tensor Step(const Batch& batch);
-  // The loss of a batch in evaluation mode, without gradients unless
-  // options.validate_mode asks for the mistake of keeping them.
+  // Returns the loss of a batch in evaluation mode, without gradients unless
+  // options.validate_mode requests the mistake of keeping them.
   torch::Tensor Validate(const Batch& batch);
 
   ResNet& model() { return model_; }

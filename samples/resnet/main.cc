@@ -1,4 +1,4 @@
-// resnet: trains a ResNet under stepscope. --help says what can be changed.
+// resnet: trains a ResNet under stepscope. --help lists the options.
 #include <unistd.h>
 
 #include <cstdio>

@@ -56,6 +56,7 @@ BlockImpl::BlockImpl(const Shape& shape, const std::string& path) {
     in = size.out;
   }
   relu_ = {register_module("relu", MakeRelu()), path + ".relu", "ReLU"};
+  // If the input has the shape of the output, the input itself is the shortcut.
   if (shape.stride == 1 && shape.in == shape.out()) return;
   downsample_path_ = path + ".downsample";
   downsample_conv_ = {
@@ -63,8 +64,8 @@ BlockImpl::BlockImpl(const Shape& shape, const std::string& path) {
       downsample_path_ + ".0", "Conv2d"};
   downsample_norm_ = {BatchNorm2d(shape.out()), downsample_path_ + ".1",
                       "BatchNorm2d"};
-  // Registered as one module, for torchvision's names; forward() calls its
-  // parts one by one, each under a range of its own.
+  // Registered as one module, to get torchvision's names. forward() calls its
+  // parts one by one, each in its own range.
   downsample_ = register_module(
       "downsample",
       Sequential(downsample_conv_.module, downsample_norm_.module));
@@ -107,8 +108,8 @@ ResNetImpl::ResNetImpl(int depth, int64_t classes, const Extras& extras)
   avgpool_ = {register_module("avgpool", AdaptiveAvgPool2d(1)), "avgpool",
               "AdaptiveAvgPool2d"};
   fc_ = {register_module("fc", Linear(shape.in, classes)), "fc", "Linear"};
-  // Norms start as ones and zeros, and the last layer as Linear has it:
-  // LibTorch's own defaults, like torchvision's.
+  // Norms (ones and zeros) and the last layer keep LibTorch's default initial
+  // values, which are also torchvision's.
   for (auto& module : modules(/*include_self=*/false)) {
     if (auto* conv = module->as<torch::nn::Conv2dImpl>()) {
       torch::nn::init::kaiming_normal_(conv->weight, 0, torch::kFanOut,
@@ -138,6 +139,8 @@ torch::Tensor ResNetImpl::forward(torch::Tensor x) {
   for (Stage& stage : stages_) {
     stepscope::ModuleRange range(stage.path, "Sequential");
     for (Layer<Block>& block : stage.blocks) {
+      // Without gradients there is no backward pass that could run the block
+      // again.
       x = recompute_ && torch::GradMode::is_enabled()
               ? Recompute(block.module.ptr(), block, x)
               : block(x);
@@ -149,6 +152,7 @@ torch::Tensor ResNetImpl::forward(torch::Tensor x) {
 void MakeChannelsLast(torch::nn::Module& module) {
   torch::NoGradGuard no_grad;
   for (torch::Tensor& parameter : module.parameters()) {
+    // Only weights of convolutions have four dimensions.
     if (parameter.dim() != 4) continue;
     parameter.set_data(parameter.contiguous(torch::MemoryFormat::ChannelsLast));
   }

@@ -1,7 +1,7 @@
-// ResNet-18 and ResNet-50 with the module names, shapes and first weights of
-// torchvision's, so that weights and module paths mean the same in both.
-// Source: He et al., "Deep Residual Learning for Image Recognition"; the
-// stride of a bottleneck is on its 3x3 convolution, as torchvision has it.
+// ResNet-18 and ResNet-50 with torchvision's module names, shapes and initial
+// weights, so that weights and module paths mean the same in both. Source: He
+// et al., "Deep Residual Learning for Image Recognition". As in torchvision,
+// the stride of a bottleneck is on its 3x3 convolution.
 #pragma once
 
 #include <stepscope/range.h>
@@ -12,8 +12,8 @@
 
 namespace resnet {
 
-// A module and its path in the network ("layer1.0.conv1"), which stepscope
-// records around its calls.
+// A module and its path in the network ("layer1.0.conv1"). stepscope records
+// the path as a range around the module's calls.
 template <typename Holder>
 struct Layer {
   Holder module = nullptr;
@@ -27,7 +27,8 @@ struct Layer {
 };
 
 // A residual block: two 3x3 convolutions (BasicBlock), or 1x1, 3x3 and 1x1
-// with four times the channels (Bottleneck), and the shortcut around them.
+// convolutions with four times the channels (Bottleneck); and the shortcut
+// around them.
 class BlockImpl : public torch::nn::Module {
  public:
   struct Shape {
@@ -45,7 +46,7 @@ class BlockImpl : public torch::nn::Module {
   std::vector<Layer<torch::nn::Conv2d>> convs_;
   std::vector<Layer<torch::nn::BatchNorm2d>> norms_;
   Layer<torch::nn::ReLU> relu_;
-  // The shortcut's own convolution and norm, where the shape changes.
+  // The shortcut's own convolution and norm, if the shape changes.
   torch::nn::Sequential downsample_ = nullptr;
   Layer<torch::nn::Conv2d> downsample_conv_;
   Layer<torch::nn::BatchNorm2d> downsample_norm_;
@@ -56,10 +57,10 @@ TORCH_MODULE(Block);
 class ResNetImpl : public torch::nn::Module {
  public:
   struct Extras {
-    // A bias in every convolution. The norm that follows takes it out again:
-    // the network computes the same, and takes longer.
+    // Adds a bias to every convolution. The norm that follows removes it again,
+    // so the network computes the same but takes longer.
     bool conv_bias = false;
-    // Blocks keep their input only, and run again in the backward pass.
+    // Blocks keep only their input and run again in the backward pass.
     bool recompute = false;
   };
   // REQUIRES: depth is 18 or 50.
@@ -88,8 +89,8 @@ class ResNetImpl : public torch::nn::Module {
 };
 TORCH_MODULE(ResNet);
 
-// Moves pictures' and convolutions' memory to NHWC. Module::to() cannot: it
-// takes no memory format.
+// Changes the memory of the convolutions' weights to NHWC. Module::to() cannot
+// do this, because it takes no memory format.
 void MakeChannelsLast(torch::nn::Module& module);
 
 }  // namespace resnet

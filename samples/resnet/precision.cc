@@ -7,7 +7,7 @@
 namespace resnet {
 namespace {
 
-// Those of torch.amp.GradScaler.
+// The values of torch.amp.GradScaler.
 constexpr double kGrowth = 2.0;
 constexpr double kBackoff = 0.5;
 
@@ -45,7 +45,7 @@ Autocast::Autocast(torch::DeviceType device,
 Autocast::~Autocast() {
   if (!on_) return;
   at::autocast::set_autocast_enabled(device_, false);
-  // It holds copies of the weights, which the update is about to change.
+  // The cache has copies of the weights, which the update is about to change.
   at::autocast::clear_cache();
 }
 

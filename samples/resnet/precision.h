@@ -1,5 +1,5 @@
 // Fewer bits for the forward pass: autocast, and the loss scaling that float16
-// needs to keep small gradients from becoming zero.
+// needs so that small gradients do not become zero.
 #pragma once
 
 #include <absl/status/status.h>
@@ -12,15 +12,15 @@
 
 namespace resnet {
 
-// What --bf16 and --fp16 ask for; nothing if neither was given.
+// Returns the type for --bf16 or --fp16; nothing if neither was given.
 std::optional<torch::ScalarType> AutocastType(const Options& options);
 
-// Whether this build of LibTorch trains a convolution in float16 there.
-// Errors: Unavailable, with what LibTorch said.
+// OK if this build of LibTorch can train a convolution in float16 on the
+// device. Errors: Unavailable, with LibTorch's message.
 absl::Status CheckHalfWorks(torch::Device device);
 
-// Runs what follows under autocast to `type`, if there is one. For one thread;
-// not to be nested.
+// While this object lives, runs under autocast to `type`, if there is one. For
+// one thread; must not be nested.
 class Autocast {
  public:
   Autocast(torch::DeviceType device, std::optional<torch::ScalarType> type);
@@ -34,11 +34,11 @@ class Autocast {
 };
 
 // LossScaler multiplies the loss before the backward pass and divides the
-// gradients after it. Where they overflowed, the step is to be skipped and the
-// factor halves; after `kGrowthInterval` good steps it doubles. All of that
-// stays on the device: the host never waits to learn which it was.
-// Source: Micikevicius et al., "Mixed Precision Training", 2018, section 3.2;
-// the numbers are torch.amp.GradScaler's.
+// gradients after it. If gradients overflowed, the step must be skipped, and
+// the factor is halved. After `kGrowthInterval` good steps the factor is
+// doubled. All of this happens on the device, so the host never waits to learn
+// whether there was an overflow. Source: Micikevicius et al., "Mixed Precision
+// Training", 2018, section 3.2; the numbers are torch.amp.GradScaler's.
 class LossScaler {
  public:
   static constexpr double kFirstScale = 65536;
@@ -47,10 +47,10 @@ class LossScaler {
   explicit LossScaler(torch::Device device);
 
   torch::Tensor Scale(const torch::Tensor& loss) const;
-  // Divides the gradients in place. Returns one float: 1 if any of them was
-  // infinite or no number, so that the step must be skipped, else 0.
+  // Divides the gradients in place. Returns one float: 1 if a gradient was
+  // infinite or NaN, so that the step must be skipped, else 0.
   torch::Tensor Unscale(const std::vector<torch::Tensor>& gradients);
-  // Adapts the factor to what the last Unscale() found.
+  // Adapts the factor to the result of the last Unscale().
   void Update();
 
   double scale() const { return scale_.item<double>(); }  // waits

@@ -26,6 +26,8 @@ void Progress::Step(int done, double step_ms, std::optional<double> loss) {
         ": training has failed, though its speed can still be measured; try a "
         "smaller --lr");
   }
+  // A log gets a line only for steps whose loss was read. A terminal redraws
+  // its line at every step.
   if (!terminal_ && !loss) return;
   char text[96];
   std::snprintf(text, sizeof(text), " step %d of %d  %.1f ms  %.0f samples/s",

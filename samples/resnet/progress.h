@@ -1,7 +1,7 @@
-// Progress: tells the user on stderr how training goes. On a terminal one bar
-// that is drawn over; elsewhere one plain line for each look at the loss. The
-// bar leaves the cursor at its beginning, so that what others print meanwhile
-// covers it and stays whole.
+// Progress: shows the user on stderr how training proceeds. On a terminal it is
+// one bar that is redrawn; elsewhere one plain line each time the loss is read.
+// The bar leaves the cursor at its start, so that other output overwrites the
+// bar and stays readable.
 // For one thread.
 #pragma once
 
@@ -13,16 +13,16 @@ namespace resnet {
 
 class Progress {
  public:
-  // `out` stays the caller's. REQUIRES: total > 0.
+  // `out` is not closed. REQUIRES: total > 0.
   Progress(std::FILE* out, bool terminal, int total, int batch)
       : out_(out), terminal_(terminal), total_(total), batch_(batch) {}
 
-  // Step number `done` (from 1) took `step_ms`; `loss` where it was read. A
-  // loss that is not a number, or infinite, is said once, in words.
+  // Step number `done` (from 1) took `step_ms`. `loss` is set if it was read. A
+  // loss that is NaN or infinite is reported once, in words.
   void Step(int done, double step_ms, std::optional<double> loss);
-  // Any line of text, kept apart from the bar.
+  // Prints a line of text, kept apart from the bar.
   void Say(const std::string& line);
-  // Leaves the bar behind. To be called before others print.
+  // Ends the bar. Call it before others print.
   void Finish();
 
  private:

@@ -14,15 +14,17 @@ namespace {
 
 using torch::autograd::AutogradContext;
 
-// What the second run needs besides the input, as autograd can carry it.
+// The data for the second run besides the input, in a form that autograd can
+// carry.
 struct Replay : torch::CustomClassHolder {
   std::shared_ptr<torch::nn::Module> module;
   Section section;
   std::optional<torch::ScalarType> autocast;
 };
 
-// Norms have counted the batch in the first run: until the end of the scope
-// they use a batch's own statistics and leave the running ones as they are.
+// Norms have already counted the batch in the first run. While this object
+// lives, they use the batch's own statistics and leave the running ones
+// unchanged.
 class FrozenStatistics {
  public:
   explicit FrozenStatistics(torch::nn::Module& module) {
@@ -31,6 +33,9 @@ class FrozenStatistics {
       auto* norm = part->as<torch::nn::BatchNorm2dImpl>();
       if (norm == nullptr) continue;
       norms_.push_back({norm, norm->options});
+      // Without tracking, LibTorch's forward() uses the batch's own statistics,
+      // but it still passes the running ones on. Momentum 0 keeps them
+      // unchanged.
       norm->options.track_running_stats(false).momentum(0.0);
     }
   }
@@ -51,6 +56,8 @@ class RunTwice : public torch::autograd::Function<RunTwice> {
   static torch::Tensor forward(AutogradContext* context, torch::Tensor x,
                                c10::intrusive_ptr<Replay> replay) {
     context->save_for_backward({x});
+    // Autograd is off inside a Function's forward(), so nothing of the section
+    // is kept.
     torch::Tensor y = replay->section(x);
     context->saved_data["replay"] = c10::IValue::make_capsule(replay);
     return y;
@@ -61,6 +68,8 @@ class RunTwice : public torch::autograd::Function<RunTwice> {
     auto replay = c10::static_intrusive_pointer_cast<Replay>(
         context->saved_data["replay"].toCapsule());
     torch::Tensor saved = context->get_saved_variables()[0];
+    // Make a new leaf. The backward pass below ends there, and its gradient is
+    // what the outer pass continues with.
     torch::Tensor x = saved.detach().requires_grad_();
     torch::Tensor y;
     {
@@ -69,7 +78,7 @@ class RunTwice : public torch::autograd::Function<RunTwice> {
       Autocast autocast(x.device().type(), replay->autocast);
       y = replay->section(x);
     }
-    // Leaves the parameters' gradients where they belong.
+    // Accumulates the gradients of the parameters.
     torch::autograd::backward({y}, {gradients[0]});
     return {x.grad(), torch::Tensor()};
   }

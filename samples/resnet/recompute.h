@@ -1,5 +1,5 @@
-// Activation checkpointing: a part of the network keeps its input only, and
-// runs a second time when the backward pass comes to it.
+// Activation checkpointing: a part of the network keeps only its input and runs
+// a second time when the backward pass reaches it.
 // Source: Chen et al., "Training Deep Nets with Sublinear Memory Cost", 2016.
 #pragma once
 
@@ -12,10 +12,10 @@ namespace resnet {
 
 using Section = std::function<torch::Tensor(torch::Tensor)>;
 
-// Runs `section`, which must use parameters of `module` only and give the same
-// when run again: nothing random is put back. Norms below `module` count their
-// batch once. Autocast is in the second run what it was in the first.
-// REQUIRES: gradients are recorded, and `x` needs one.
+// Runs `section`, which must use only parameters of `module` and give the same
+// result when it runs again: random state is not restored. Norms below `module`
+// count their batch only once. Autocast is the same in both runs. REQUIRES:
+// gradients are recorded, and `x` requires a gradient.
 torch::Tensor Recompute(std::shared_ptr<torch::nn::Module> module,
                         Section section, const torch::Tensor& x);
 

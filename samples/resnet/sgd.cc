@@ -16,9 +16,9 @@ Sgd::Sgd(std::vector<torch::Tensor> parameters, SgdKind kind, double lr)
       lr_(lr),
       loop_(parameters_, torch::optim::SGDOptions(lr).momentum(kMomentum)) {
   if (kind_ == SgdKind::kLoop) return;
-  // From zero the first step leaves the gradient itself, as the loop's copy
-  // does, and there is no first step to tell apart: one that is skipped leaves
-  // nothing unwritten behind.
+  // Start from zero: the first step then leaves the gradient itself, like the
+  // copy in the loop, and needs no special case. A skipped first step also
+  // leaves nothing uninitialised.
   for (const torch::Tensor& p : parameters_) {
     momentum_.push_back(torch::zeros_like(p));
   }
@@ -54,6 +54,7 @@ void Sgd::StepFused(const torch::Tensor& skip) {
                   /*grad_scale=*/{}, found_inf);
 }
 
+// Works for all kinds, because `loop_` has the same parameters.
 void Sgd::ZeroGrad(bool set_to_none) { loop_.zero_grad(set_to_none); }
 
 }  // namespace resnet

@@ -1,5 +1,6 @@
-// Sgd: stochastic gradient descent with momentum 0.9, in three ways that give
-// the same weights and differ in how many operators they need. For one thread.
+// Sgd: stochastic gradient descent with momentum 0.9, in three variants that
+// give the same weights but need different numbers of operators. For one
+// thread.
 #pragma once
 
 #include <torch/torch.h>
@@ -13,12 +14,12 @@ namespace resnet {
 
 class Sgd {
  public:
-  // The momentum takes the memory format that the parameters have by then.
+  // The momentum gets the memory format that the parameters have at this time.
   Sgd(std::vector<torch::Tensor> parameters, SgdKind kind, double lr);
 
-  // Updates every parameter. REQUIRES: all have gradients.
-  // `skip`, if defined, holds one float; where it is not 0 nothing changes.
-  // Only the fused way leaves that decision to the device: the others wait.
+  // Updates every parameter. REQUIRES: all have gradients. `skip`, if defined,
+  // is one float; if it is not 0, nothing changes. Only the fused variant
+  // leaves that decision to the device; the others wait.
   void Step(const torch::Tensor& skip = {});
   void ZeroGrad(bool set_to_none);
 
@@ -32,7 +33,7 @@ class Sgd {
   SgdKind kind_;
   double lr_;
   torch::optim::SGD loop_;
-  std::vector<torch::Tensor> momentum_;  // empty if one by one
+  std::vector<torch::Tensor> momentum_;  // empty for kLoop
 };
 
 }  // namespace resnet

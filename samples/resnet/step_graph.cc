@@ -11,7 +11,7 @@
 
 namespace resnet {
 
-// By name at run time, so that this program links no CUDA library.
+// Loaded by name at run time, so that this program links no CUDA library.
 absl::StatusOr<std::unique_ptr<CapturedWork>> MakeCudaGraph() {
   std::error_code code;
   std::filesystem::path self =
@@ -38,7 +38,7 @@ absl::StatusOr<std::unique_ptr<CapturedWork>> MakeCudaGraph() {
   }
 }
 
-// CUDA captures no work of the default stream.
+// Needed because CUDA cannot capture work of the default stream.
 void StepGraph::UseSideStream(torch::Device device) {
   if (device.is_cpu()) return;
   c10::impl::VirtualGuardImpl guard(device.type());
@@ -50,10 +50,12 @@ torch::Tensor StepGraph::Run(const Batch& batch, const Step& step) {
     ++done_;
     return step(batch);
   }
-  // A graph reads its inputs where they were when it was captured, so every
-  // batch is copied to that place.
+  // A graph reads its inputs at the addresses of its capture, so every batch is
+  // copied there.
   if (!loss_.defined()) {
     batch_ = {batch.images.clone(), batch.labels.clone()};
+    // Capturing does not execute the work. Replay() below does it, for this
+    // batch, too.
     work_->Begin();
     loss_ = step(batch_);
     work_->End();

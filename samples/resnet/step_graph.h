@@ -1,5 +1,5 @@
-// StepGraph: a training step that is captured once and from then on replayed by
-// the device, with hardly any work on the host. For one thread.
+// StepGraph: a training step that is captured once and then replayed by the
+// device, with hardly any work on the host. For one thread.
 #pragma once
 
 #include <absl/status/statusor.h>
@@ -13,37 +13,37 @@
 
 namespace resnet {
 
-// A CUDA graph. It needs LibTorch's CUDA half at link time, so it comes from a
-// library of its own, which lies beside this program and is loaded here.
-// REQUIRES: the CUDA half is loaded (OpenDevice).
-// Errors: Unavailable (not built, as there were no CUDA headers; cannot load).
+// Makes a CUDA graph. The code needs LibTorch's CUDA half at link time, so it
+// is in a separate library beside this program, which is loaded here. REQUIRES:
+// the CUDA half is loaded (OpenDevice). Errors: Unavailable (not built because
+// there were no CUDA headers, or it cannot be loaded).
 absl::StatusOr<std::unique_ptr<CapturedWork>> MakeCudaGraph();
 
 class StepGraph {
  public:
-  // Steps that run normally before one is captured. By then libraries that load
-  // lazily are set up, and the momentum buffers exist.
+  // The number of steps that run normally before one is captured. By then,
+  // lazily loaded libraries are set up, and the momentum buffers exist.
   static constexpr int kEagerSteps = 3;
 
-  // A step on a batch that lies on the device. Returns the loss. It must do
-  // the same work every time.
+  // A step on a batch on the device. Returns the loss. It must do the same work
+  // every time.
   using Step = std::function<torch::Tensor(const Batch&)>;
 
   explicit StepGraph(std::unique_ptr<CapturedWork> work)
       : work_(std::move(work)) {}
 
-  // From now on, puts the work that this thread starts on a stream of its own,
+  // From now on, puts the work that this thread starts on a separate stream,
   // because the default stream cannot be captured. Does nothing for a CPU.
   static void UseSideStream(torch::Device device);
 
-  // One step. The loss it returns is overwritten by the next one.
-  // REQUIRES: batches of one shape and type.
+  // Runs one step. The returned loss is overwritten by the next step. REQUIRES:
+  // all batches have the same shape and type.
   torch::Tensor Run(const Batch& batch, const Step& step);
 
  private:
   std::unique_ptr<CapturedWork> work_;
   int done_ = 0;
-  // What the captured step reads and leaves behind.
+  // The input and the result of the captured step.
   Batch batch_;
   torch::Tensor loss_;
 };

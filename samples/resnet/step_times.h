@@ -1,4 +1,4 @@
-// StepTimes: how long every step took, and what follows from it.
+// StepTimes: how long every step took, and the figures computed from that.
 #pragma once
 
 #include <absl/status/status.h>
@@ -14,10 +14,10 @@ struct StepTimes {
   std::vector<double> step_ms;  // in order, from the first step on
   int warm_steps = 0;           // left out at the start of every figure
   int batch = 0;
-  std::optional<double> loss = std::nullopt;  // the last that was read
+  std::optional<double> loss = std::nullopt;  // the last one that was read
 
-  // Of the steps after the warm ones, or of all if there are no others; 0 if
-  // there are none at all.
+  // The median of the steps after the warm ones; of all steps if there are no
+  // others; 0 if there are no steps.
   double MedianMs() const;
   // batch / MedianMs(), per second; 0 if there is no median.
   double SamplesPerSecond() const;
@@ -26,7 +26,7 @@ struct StepTimes {
   std::string ToJson() const;
 };
 
-// Writes `times` to `path`. Errors: Unavailable, with what the system said.
+// Writes `times` to `path`. Errors: Unavailable, with the system's message.
 absl::Status WriteJson(const StepTimes& times, const std::string& path);
 
 }  // namespace resnet

@@ -58,6 +58,8 @@ double Validate(Learner& learner, Loader& loader) {
   int64_t count = 0;
   for (Batch& batch : stepscope::Batches(loader, "validate")) {
     torch::Tensor loss = learner.Validate(batch);
+    // Summed on the device and read once, after the loop, because reading each
+    // loss would wait for each batch.
     sum = sum.defined() ? sum + loss : loss;
     ++count;
   }
@@ -66,14 +68,14 @@ double Validate(Learner& learner, Loader& loader) {
 
 struct Loaders {
   std::unique_ptr<Loader> train;
-  std::unique_ptr<Loader> validate;  // none if nothing is to be validated
+  std::unique_ptr<Loader> validate;  // null if there is no validation
 };
 
 Loaders MakeLoaders(const Options& options, Sources sources) {
   size_t batch = static_cast<size_t>(options.batch);
   size_t workers = static_cast<size_t>(options.workers);
-  // LibTorch's loader is two batches per worker ahead. With as many more than
-  // are trained on, workers have as much to do at the end as in a long run.
+  // LibTorch's loader works two batches per worker ahead. With this many extra
+  // batches, workers have as much to do at the end as in a long run.
   const size_t batches = static_cast<size_t>(options.steps) + 2 * workers;
   Loaders loaders;
   loaders.train =
@@ -87,7 +89,7 @@ Loaders MakeLoaders(const Options& options, Sources sources) {
   return loaders;
 }
 
-// Writes the weights where the loop stands, which then waits for the disk.
+// Writes the weights inside the loop, which waits for the disk.
 void Save(Learner& learner, const std::string& log_dir) {
   stepscope::UserRange range("save checkpoint");
   std::filesystem::create_directories(log_dir);
@@ -101,6 +103,8 @@ StepTimes RunSteps(const Options& options, torch::Device device,
                    std::unique_ptr<CapturedWork> graph, Sources sources,
                    Progress& progress) {
   int classes = std::max(options.classes, sources.train->classes());
+  // Call this first, so that everything allocated or started below uses that
+  // stream.
   if (graph) StepGraph::UseSideStream(device);
   Learner learner(options, classes, device, std::move(graph));
   Loaders loaders = MakeLoaders(options, std::move(sources));
@@ -115,7 +119,8 @@ StepTimes RunSteps(const Options& options, torch::Device device,
     torch::Tensor loss = learner.Step(batch);
     ++done;
     if (options.item_every_step) sum_of_losses += loss.item<double>();
-    // Reading the loss makes a GPU's host wait for it, so it is done seldom.
+    // Read the loss only sometimes, because reading makes the host wait for the
+    // GPU.
     std::optional<double> seen;
     if (done % options.log_every == 0 || done == options.steps) {
       seen = times.loss = loss.item<double>();
@@ -125,6 +130,8 @@ StepTimes RunSteps(const Options& options, torch::Device device,
       progress.Say("step " + std::to_string(done) + ": validation loss " +
                    ThreePlaces(Validate(learner, *loaders.validate)));
     }
+    // Before the clock is read, so that the times include the time that the
+    // profiler takes.
     if (profile) profile->Step();
 
     Clock::time_point end = Clock::now();
@@ -133,6 +140,7 @@ StepTimes RunSteps(const Options& options, torch::Device device,
     times.step_ms.push_back(step_ms);
     progress.Step(done, step_ms, seen);
     begin = end;
+    // The loader has more batches than steps (MakeLoaders).
     if (done == options.steps) break;
   }
   progress.Finish();

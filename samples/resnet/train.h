@@ -1,4 +1,4 @@
-// The training loop that stepscope looks at.
+// The training loop that stepscope profiles.
 #pragma once
 
 #include <absl/status/statusor.h>
@@ -10,9 +10,9 @@
 
 namespace resnet {
 
-// Trains for options.steps steps under a Profile scope, unless switched off.
-// Errors: Unavailable (no GPU, no float16), Internal (what LibTorch, or a
-// picture that cannot be read, threw: the message says which).
+// Trains for options.steps steps, under a Profile unless that is switched off.
+// Errors: Unavailable (no GPU, no float16), Internal (an exception from
+// LibTorch or from reading a picture; the message says which).
 absl::StatusOr<StepTimes> Train(const Options& options, Sources sources,
                                 Progress& progress);
 

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""ResNet-18 on FakeCIFAR in plain PyTorch: the workload of a published case study, slow on purpose.
+"""ResNet-18 on FakeCIFAR in plain PyTorch: the workload of a published case study, intentionally slow.
 
     python samples/resnet/train.py                          trains; about a minute on two cores
     python samples/resnet/train.py --log-dir runs/base      the same under stepscope, which says what to change
     stepscope run samples/resnet/train.py                   the same, without a line about stepscope in the program
 
-Every rung of the case study is a flag: --workers 8, --pinned, --batch 512, --uint8, --set-to-none 1, --fp16, --compile.
-Flags that the C++ program `resnet` has, too, have its names and meanings.
+Each rung of the case study is a flag: --workers 8, --pinned, --batch 512, --uint8, --set-to-none 1, --fp16, --compile. Flags
+shared with the C++ program `resnet` have the same names and meanings.
 """
 
 import argparse
@@ -23,7 +23,7 @@ MEAN, STD = 0.5, 0.5
 
 
 def resnet18(classes):
-    """torchvision's network, or the same from here where torchvision is missing."""
+    """Returns torchvision's network, or an equivalent one if torchvision is missing."""
     try:
         from torchvision.models import resnet18 as of_torchvision
         return of_torchvision(num_classes=classes)
@@ -38,7 +38,7 @@ def resnet18(classes):
 
 
 class Block(nn.Module):
-    """Two convolutions beside a shortcut."""
+    """Two convolutions with a shortcut."""
 
     def __init__(self, inputs, outputs, stride):
         super().__init__()
@@ -53,7 +53,7 @@ class Block(nn.Module):
 
 
 class FakeCIFAR(torch.utils.data.Dataset):
-    """10,000 random pictures of 32x32 in 10 classes, resized by a transform."""
+    """10,000 random 32x32 images in 10 classes, resized by a transform."""
 
     def __init__(self, side, as_bytes, seed):
         generator = torch.Generator().manual_seed(seed)
@@ -110,7 +110,7 @@ def parse():
 
 
 def profiler(args):
-    """What `with` takes: a profile, or nothing at all."""
+    """Returns the context manager for `with`: a profile, or one that does nothing."""
     if args.log_dir is None or args.no_profile:
         return contextlib.nullcontext()
     from stepscope import profile, schedule
@@ -120,7 +120,7 @@ def profiler(args):
 
 
 def batches(loader, steps):
-    """`steps` batches, in as many epochs as that takes."""
+    """Yields `steps` batches, from as many epochs as needed."""
     while steps > 0:
         for batch in loader:
             yield batch

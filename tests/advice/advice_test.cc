@@ -1,5 +1,5 @@
-// A few seeds of the correctness bench; `bash tests/advice/run.sh` runs many
-// fresh ones.
+// Runs the correctness bench on a few fixed seeds. `bash tests/advice/run.sh`
+// runs it on many fresh ones.
 #include <gtest/gtest.h>
 
 #include <random>
@@ -27,7 +27,8 @@ TEST(AdviceTest, FindsWhatWasPlantedAndNothingElse) {
       ASSERT_TRUE(trial.ok()) << one.name << ": " << trial.status();
       score.Add(one, seed, *trial);
       EXPECT_EQ(Unexplained(trial->report), "") << one.name;
-      // The plan says what its changes do; a rule's ID says no such thing.
+      // A plan lists what to change, in words. A bare rule ID is not such a
+      // text.
       for (const std::string& change : trial->report.plan.changes) {
         EXPECT_FALSE(absl::c_linear_search(trial->report.plan.ids, change))
             << change;
@@ -78,7 +79,8 @@ TEST(AdviceTest, AWrongPredictionIsAFailure) {
   EXPECT_NE(score.failures()[0].what.find("predicts"), std::string::npos);
 }
 
-// One finding about a step of 100 ms that its fix makes `gain_ms` shorter.
+// Returns the score of one finding: the step takes 100 ms, and the fix makes it
+// `gain_ms` shorter.
 Score ScoreOf(GainKind kind, double promised_ms, double gain_ms) {
   AdviceCase one;
   one.plant = {"cores-idle"};

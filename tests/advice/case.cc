@@ -17,7 +17,8 @@ absl::Status Wrong(int line, const std::string& what) {
                                     what);
 }
 
-// Reads one line of a case's head. False if it makes no sense.
+// Reads one line of a case's header into `one`. Returns false if the line is
+// malformed.
 bool ReadHead(const std::string& line, AdviceCase& one) {
   std::istringstream words(line);
   std::string verb, word;

@@ -1,10 +1,10 @@
-// One case of the advice test: a program, what is wrong with it, and the same
-// program with that fixed. support/program_simulator.h has the language.
+// One case of the advice test: a program, its faults, and the same program
+// with the faults fixed. support/program_simulator.h describes the language.
 //
-// The files in cases/ hold them, in this form:
+// The files in cases/ have this form:
 //   === name of the case
 //   plant RULE ...        the fault: RULE must fire if fixing it saves 3 % of
-//                         the step or more; of several, each on its own
+//                         the step or more; several rules are fixed one by one
 //   note RULE             must be found, but as a note
 //   allow RULE ...        may fire, because it is about the same fault; may
 //                         also supersede the planted rule
@@ -13,10 +13,10 @@
 //                         them out of its mean
 //   pending WHY           left out of the quick test until WHY is done
 //   ---
-//   program; lines with "-" are the fault, lines with "+" its fix ("-2", "+2"
-//   those of the second rule planted); $workers and $threads in them are what
-//   the advice says
-// Lines above the first case of a file belong to all programs in it.
+//   program; a line with "-" is the fault, one with "+" its fix ("-2" and "+2"
+//   belong to the second planted rule); $workers and $threads in the fix are
+//   the numbers that the advice recommends
+// Lines above the first case of a file belong to every program in the file.
 #pragma once
 
 #include <absl/status/statusor.h>
@@ -37,10 +37,10 @@ struct AdviceCase {
   bool has_fix = false, sporadic = false;
 };
 
-// InvalidArgument names the line.
+// Returns the cases of a file's text. InvalidArgument names the bad line.
 absl::StatusOr<std::vector<AdviceCase>> ParseCases(std::string_view text);
 
-// All cases of the folder's files, in the order of their names.
+// Returns the cases of all files in the folder, ordered by file name.
 absl::StatusOr<std::vector<AdviceCase>> ReadCases(const std::string& folder);
 
 }  // namespace stepscope

@@ -1,9 +1,9 @@
-// The correctness bench. Prints a table; exit 1 if a planted fault is missed,
-// anything is urged that was not planted, or a prediction is too far off.
+// The correctness bench. Prints a table. Exits with 1 if a planted fault is
+// missed, an unplanted fault is urged, or a prediction is too far off.
 //   stepscope_advice_bench [--seeds N] [--seed S] [--only TEXT] [--jobs J]
 //                          [--cases FOLDER] [--show]
-// --seed runs from that seed on (else from one drawn now, printed); --show
-// prints program and report of every trial.
+// --seed is the first seed (default: drawn now and printed). --show prints the
+// program and the report of every trial.
 #include <stepscope/analysis.h>
 
 #include <algorithm>
@@ -73,7 +73,7 @@ void Show(const AdviceCase& one, uint64_t seed, const Trial& trial) {
   }
 }
 
-// Every failing case once, with the first seed that shows it.
+// Prints every failing case once, with the first seed that fails.
 void PrintFailures(const Score& score) {
   std::set<std::string> shown;
   for (const Failure& failure : score.failures()) {

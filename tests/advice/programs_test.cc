@@ -1,8 +1,8 @@
-// The advice on short recordings of real programs (programs/, whose run.py
-// recorded them): is the first finding right, and what is urged falsely? A line
-// of verdicts.txt says of each program how it is today, so that a miss that
-// is mended must be noted as well as one that is new. measured.txt says the
-// same of the gains that were promised and measured.
+// Checks the advice on short recordings of the real programs in programs/,
+// which run.py recorded: is the first finding right, and is anything urged that
+// should not be? verdicts.txt has the expected verdict for each program. A
+// verdict that got better fails the test, too, and must be entered there.
+// measured.txt does the same for predicted and measured gains.
 #include <gtest/gtest.h>
 #include <stepscope/analysis.h>
 #include <stepscope/read.h>
@@ -27,7 +27,7 @@ namespace {
 
 constexpr char kFolder[] = STEPSCOPE_TEST_DATA "/programs/";
 
-// One line of verdicts.txt; keep.py says what its words are.
+// One line of verdicts.txt. keep.py explains the words.
 struct Line {
   std::string name;
   std::string text;
@@ -93,8 +93,8 @@ TEST_P(ProgramTest, IsJudgedAsNoted) {
   EXPECT_EQ(GetParam().text, VerdictOn(GetParam(), Analyze(*trace)));
 }
 
-// One line of measured.txt: step after / before the fix, as measured, with its
-// 90 % interval, and what becomes of the promise.
+// One line of measured.txt: the measured ratio of the step after and before the
+// fix, its 90 % interval, and the expected outcome of the prediction.
 struct Truth {
   std::string name, text;
   double ratio = 0, low = 0, high = 0;
@@ -114,7 +114,7 @@ std::vector<Truth> Truths() {
   return truths;
 }
 
-// As in programs/verdict.py.
+// Computes the outcome in the same way as programs/verdict.py.
 std::string OutcomeOf(const Truth& truth, const Report& report) {
   std::vector<std::string> expect;
   for (const Line& line : Lines()) {

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Builds the correctness bench in Release, without LibTorch, and runs it over 100 fresh seeds; all arguments go to it. Exit 1 if
-# a planted fault is missed, if anything else is urged, or if a prediction is further from the simulated fix than README.md says.
+# Builds the correctness bench in Release, without LibTorch, and runs it on 100 fresh seeds; all arguments are passed to it.
+# Exits with 1 if a planted fault is missed, anything else is urged, or a prediction is further from the simulated fix than
+# README.md allows.
 #   bash tests/advice/run.sh [--seeds N] [--seed S] [--only TEXT] [--show]
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/../../cmake/setup.sh"

@@ -8,16 +8,17 @@
 namespace stepscope {
 namespace {
 
-// Of a bound's breach, what jitter may cause: a share of the step.
+// A gain may exceed a bound by this share of the step, because jitter can cause
+// it.
 constexpr double kNoise = 0.03;
-// A fault that costs this share of the step must be found.
+// A fault that costs at least this share of the step must be found.
 constexpr double kClear = 0.03;
 
 bool Has(const std::vector<std::string>& list, const std::string& id) {
   return std::ranges::find(list, id) != list.end();
 }
 
-// One advice per cause: another finding owns the time.
+// True if another finding owns the time: each cause gets one advice.
 bool IsMutedBy(const Report& report, const std::string& id,
                const std::vector<std::string>& owners) {
   return std::ranges::any_of(owners, [&](const std::string& owner) {
@@ -123,7 +124,7 @@ void Score::AddPlanted(const AdviceCase& one, uint64_t seed, const Trial& trial,
   RuleScore& score = rules_[id];
   const bool urged = Urges(trial.report, id);
   const double fixed_ms = one.has_fix ? trial.fixed_ms[index] : 0;
-  // Between one and three per cent of the step either answer is right.
+  // A fault that costs one to three per cent of the step may be found or not.
   const bool small = one.has_fix && fixed_ms > (1 - kClear) * trial.unfixed_ms;
   if (small && !urged) {
     ++score.others;
@@ -181,7 +182,7 @@ void Score::CompareBound(const AdviceCase& one, uint64_t seed,
   if (bound < gain_ms - kNoise * trial.unfixed_ms) {
     ++score.broken_bounds;
     wrong = " promises at most %.3f, simulated %.3f, now %.3f ms";
-  } else if (!one.sporadic &&  // its gain is not in the steps of `trial`
+  } else if (!one.sporadic &&  // the steps of `trial` lack its gain
              bound > kLooseBound * gain_ms + kJitter * trial.unfixed_ms) {
     ++score.loose_bounds;
     wrong = " says at most %.3f for a gain of %.3f, now %.3f ms";

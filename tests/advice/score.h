@@ -1,4 +1,4 @@
-// Score: what many trials say about each rule.
+// Score: sums up many trials for each rule.
 #pragma once
 
 #include <cstdint>
@@ -10,24 +10,26 @@
 
 namespace stepscope {
 
-// How far a predicted gain may be from the simulated one: a share of that gain,
-// and beside it the share of the step that jitter hides (two standard errors of
-// the difference of two means of 20 steps that vary by 3 %). A step hides
-// errors: a gain of 7 % promised as 1 or as 16 % leaves it within 10 %.
+// Limits for the difference between a predicted and the simulated gain. Each is
+// a share of the simulated gain. Besides, jitter may hide a share of the step:
+// two standard errors of the difference of two means over 20 steps that vary by
+// 3 %. Shares of the step would be too lenient: for a gain of 7 %, predictions
+// of 1 % and of 16 % would both be within 10 % of the resulting step.
 inline constexpr double kSingleLimit = 0.15;
 inline constexpr double kPlanLimit = 0.20;
 inline constexpr double kJitter = 0.02;
-// A bound that is this many times what the fix brings tells a user nothing.
+// A bound of this many times the real gain is of no use.
 inline constexpr double kLooseBound = 3;
-// How far the step as it is may be from the simulated one.
+// Limit for the difference between the measured and the simulated step, as a
+// share.
 inline constexpr double kMeasuredLimit = 0.03;
 
 struct RuleScore {
-  int planted = 0, found = 0;  // trials with the fault; of these, urged
-  int elsewhere = 0;           // trials without it in which it was urged
-  int others = 0;              // trials without it
+  int planted = 0, found = 0;  // trials with the fault; those that urged it
+  int elsewhere = 0;           // trials without the fault that urged the fix
+  int others = 0;              // trials without the fault
   int notes_due = 0, notes = 0;
-  // |predicted / simulated - 1| of the gain; of measured_, of the step.
+  // |predicted / simulated - 1| of the gain; in measured_, of the step.
   std::vector<double> errors;
   int bounds = 0, broken_bounds = 0, loose_bounds = 0, unsized = 0;
 };
@@ -43,10 +45,10 @@ class Score {
  public:
   void Add(const AdviceCase& one, uint64_t seed, const Trial& trial);
   void Add(const Score& other);
-  // Whether there is no failure, in cases that are not pending.
+  // True if no case failed, apart from pending ones.
   bool perfect() const;
   const std::vector<Failure>& failures() const { return failures_; }
-  // The table, one line a rule, the plan's line last.
+  // Returns the table: one line per rule, then the plan's line.
   std::string Table() const;
 
  private:

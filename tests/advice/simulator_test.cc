@@ -1,4 +1,4 @@
-// The simulator against sums done by hand, without jitter.
+// Compares the simulator, without jitter, with sums computed by hand.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -97,8 +97,8 @@ TEST(ProgramSimulatorTest, APageableUploadHoldsTheHostAPinnedOneDoesNot) {
     return StepMs(kGpu + text);
   };
   EXPECT_NEAR(with("pageable"), 12, 0.1);       // 10 MB at 5 GB/s
-  EXPECT_NEAR(with("pinned"), 10.5, 0.1);       // waited for
-  EXPECT_NEAR(with("pinned async"), 10, 0.05);  // beside the host's work
+  EXPECT_NEAR(with("pinned"), 10.5, 0.1);       // the host waits for the copy
+  EXPECT_NEAR(with("pinned async"), 10, 0.05);  // overlaps with host work
 }
 
 TEST(ProgramSimulatorTest, BothDirectionsShareTheBus) {
@@ -193,7 +193,7 @@ TEST(ProgramSimulatorTest, WorkersCompeteForTheCores) {
   const std::string text =
       "cores 2\nintra_op 2 serial=0\nloader workers=1 cpu=40ms\nsteps "
       "20\nstep { load; op aten::mm 80ms parallel }";
-  EXPECT_GT(StepMs(text), 55);  // 40 with the cores to itself
+  EXPECT_GT(StepMs(text), 55);  // 40 if the workers did not compete
 }
 
 TEST(ProgramSimulatorTest, ThePoolSpeedsAnOpUp) {
@@ -206,7 +206,7 @@ TEST(ProgramSimulatorTest, AHotDeviceIsSlowerAndSaysWhy) {
   const std::string step = "steps 4\nstep { kernel k 1ms; sync device }";
   const ProgramRun hot =
       RunOf(kGpu + ("throttle 0.5 after=2 reasons=4\n" + step));
-  // Two of four steps take half as long again.
+  // Two of the four steps take 1.5 times as long.
   EXPECT_NEAR(hot.mean_step_ms - StepMs(kGpu + step), 0.25, 0.01);
   std::vector<int64_t> reasons;
   for (const DeviceSample& sample : hot.ranks[0].device_samples()) {

@@ -14,11 +14,12 @@
 namespace stepscope {
 namespace {
 
-// Steps of a fixed program: enough for a mean that is nearly free of noise.
+// Steps simulated for the fixed program: enough to make the mean nearly exact.
 constexpr int kStepsOfTruth = 20;
-// Workers deliver in bursts of as many batches as there are of them.
+// Workers deliver bursts of as many batches as there are workers, so that more
+// steps are needed.
 constexpr int kStepsWithWorkers = 60;
-// Where the advice names no number.
+// Used if the advice names no number.
 constexpr double kWorkers = 8, kThreads = 8;
 
 int StepsOfTruth(const AdviceCase& one) {
@@ -29,14 +30,16 @@ int StepsOfTruth(const AdviceCase& one) {
 
 using Values = std::map<std::string, double>;
 
-// The number that stands right before or after `mark` in `text`; 0 if none.
+// Returns the number right before or after `mark` in `text`; 0 if there is
+// none.
 double NumberAfter(const std::string& text, const std::string& mark) {
   const size_t at = text.find(mark);
   return at == std::string::npos ? 0
                                  : std::atof(text.c_str() + at + mark.size());
 }
 
-// What the advice sets.
+// Returns `values` with the numbers of workers and threads that the advice
+// recommends.
 Values WithAdvice(Values values, double workers, double threads) {
   values["workers"] = workers > 0 ? workers : kWorkers;
   values["threads"] = threads > 0 ? threads : kThreads;
@@ -78,7 +81,8 @@ Report ReportOn(const std::vector<Trace>& ranks) {
   return AnalyzeRanks(digests);
 }
 
-// Simulates what the plan says, if it names nothing but planted faults.
+// Simulates the program with the plan's changes, if the plan names only planted
+// faults.
 absl::Status FollowPlan(const AdviceCase& one, const Values& values,
                         uint64_t seed, Trial& trial) {
   const Plan& plan = trial.report.plan;

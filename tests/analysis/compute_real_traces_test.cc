@@ -1,5 +1,5 @@
-// Rules on compute on traces that other people recorded, against what is known
-// of them (tests/data/traces/README.md).
+// Runs the compute rules on traces that other people recorded, and checks known
+// facts about these traces (tests/data/traces/README.md).
 #include <gtest/gtest.h>
 #include <stepscope/analysis.h>
 #include <stepscope/kernel_class.h>
@@ -25,7 +25,7 @@ class ComputeRealTracesTest : public testing::Test {
   }
 };
 
-// Products and convolutions on Tensor Cores.
+// Counts kernels of products and convolutions on Tensor Cores.
 int64_t TensorCoreKernels(const Trace& trace) {
   return std::ranges::count_if(trace.kernels(), [&](const Kernel& kernel) {
     return TraitsOfKernel(trace.name(kernel.name)).tensor_cores ==
@@ -39,7 +39,8 @@ FindingSeverity SeverityOf(const Report& report, std::string_view id) {
   return finding == nullptr ? FindingSeverity::kCritical : finding->severity;
 }
 
-// stats.json counts kernels by name with a list of its own.
+// A separate script with its own list of names counted the kernels in
+// stats.json.
 TEST_F(ComputeRealTracesTest, CountTensorCoreKernelsAsAnIndependentScript) {
   for (const auto& [name, count] :
        {std::pair{"ddp_resnet_a100_rank0of2.json.gz", 489},
@@ -58,8 +59,8 @@ TEST_F(ComputeRealTracesTest, IdleTensorCoresOfAHostBoundRunAreANote) {
   Read("resnet50_v100_workers0.pt.trace.json.gz", [](const Trace& trace) {
     const Report report = Analyze(trace);
     EXPECT_EQ(SeverityOf(report, "tensor-cores-idle"), FindingSeverity::kNote);
-    EXPECT_TRUE(IsClean(report, "layout-transpose"));  // 0.2 %
-    EXPECT_TRUE(IsClean(report, "tf32-off"));          // no such device
+    EXPECT_TRUE(IsClean(report, "layout-transpose"));  // transposes take 0.2 %
+    EXPECT_TRUE(IsClean(report, "tf32-off"));  // this device has no TF32
     EXPECT_TRUE(IsClean(report, "bias-before-norm"));
   });
 }

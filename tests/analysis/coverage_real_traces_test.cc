@@ -1,5 +1,5 @@
-// Nothing large goes unexplained in the reports on all traces in tests/data:
-// those that other people recorded, and the gallery's.
+// Checks that the reports on all traces in tests/data explain every large
+// cause: on traces that other people recorded and on the gallery's.
 #include <gtest/gtest.h>
 #include <stepscope/analysis.h>
 #include <stepscope/ranks.h>
@@ -32,7 +32,7 @@ std::vector<std::string> TracesBelow(const std::string& folder) {
 
 void ExpectExplained(const Report& report, const std::string& path) {
   EXPECT_EQ(Unexplained(report), "") << path;
-  // What JSON says, a reader of the text is told, too.
+  // The text report says it as well as JSON.
   const auto open = std::ranges::count_if(
       report.coverage,
       [](const CauseAnswer& answer) { return !answer.why.empty(); });

@@ -14,7 +14,7 @@ namespace {
 
 constexpr int kSteps = 5;
 
-// A batch takes the training thread 0.4 ms.
+// Loading a batch takes 0.4 ms on the training thread.
 const std::string kLoad = "load\n";
 
 Trace Record(const std::string& step) {
@@ -22,7 +22,7 @@ Trace Record(const std::string& step) {
       RunGpuLoop(step, {.steps = kSteps}, "loader cpu=400us").ranks[0]);
 }
 
-// Milliseconds per step by category.
+// Returns the path's milliseconds per step by category.
 std::map<std::string, double> ByCategory(const AnalysisContext& m) {
   std::map<std::string, double> sums;
   for (const PathPart& part : SumPath(m.trace, m.steps, m.CriticalPath())) {
@@ -80,7 +80,7 @@ TEST(CriticalPathTest, FindsTheLoaderOnlyWhereItDelaysTheStep) {
     return ByCategory(m)["data"];
   };
   EXPECT_NEAR(loaded(4), 0.4, 0.05);
-  EXPECT_NEAR(loaded(100), 0, 0.1);  // of the first step only
+  EXPECT_NEAR(loaded(100), 0, 0.1);  // only in the first step
 }
 
 TEST(CriticalPathTest, IsDrawnInFewAdjacentSlices) {

@@ -43,7 +43,7 @@ TEST(MemoryDeviceTest, IsTheSameNumberUnlessAllEventsNameAnother) {
   EXPECT_EQ(MemoryDevice(with(""), 2), 2);
   EXPECT_EQ(MemoryDevice(with("00"), 2), 0);
   EXPECT_EQ(MemoryDevice(with("02"), 2), 2);
-  EXPECT_EQ(MemoryDevice(with("01"), 2), 2);  // which of them, nobody knows
+  EXPECT_EQ(MemoryDevice(with("01"), 2), 2);  // either may be the device
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// The eight ranks of dlrm_v100_8ranks, a run that someone recorded.
+// The eight ranks of dlrm_v100_8ranks, a recorded run.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -12,7 +12,7 @@
 
 namespace stepscope {
 
-// Empty if its traces are not at hand.
+// Returns an empty vector if the traces are missing.
 inline std::vector<RankDigest> DlrmDigests() {
   std::vector<RankDigest> digests;
   for (int rank = 0; rank < 8; ++rank) {

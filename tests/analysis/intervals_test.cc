@@ -79,7 +79,7 @@ TEST(IntervalsTest, SpansThatTouchBecomeOne) {
   EXPECT_EQ(Merge({{5, 9}, {0, 5}}), (std::vector<Span>{{0, 9}}));
 }
 
-// Rows of three tables, each sorted: a number, and where it came from.
+// Three sorted tables. A row is a number and the name of its table.
 TEST(MergeSortedPartsTest, EqualRowsKeepTheOrderOfTheirTables) {
   using Row = std::pair<int, char>;
   std::vector<Row> rows = {{1, 'a'}, {3, 'a'}, {3, 'A'}, {2, 'c'}, {3, 'c'}};

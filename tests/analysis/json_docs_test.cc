@@ -1,4 +1,4 @@
-// docs/json.md describes every key that the reports write, and no other.
+// Checks that docs/json.md describes exactly the keys that the reports write.
 #include <gtest/gtest.h>
 #include <simdjson.h>
 #include <stepscope/analysis.h>
@@ -22,7 +22,7 @@ namespace {
 
 using Keys = std::set<std::string, std::less<>>;
 
-// Objects whose keys are data: causes, phases, settings, names, ordinals.
+// Objects whose keys are data: causes, phases, settings, names and ordinals.
 const Keys kMaps = {"time_split_ms",
                     "time_split_spread_ms",
                     "recording_split_ms",
@@ -41,11 +41,11 @@ void AddKeys(simdjson::dom::element json, Keys& keys) {
   if (json.get(object)) return;
   for (const auto& [key, value] : object) {
     keys.emplace(key);
-    if (key == "gpu") {  // by ordinal
+    if (key == "gpu") {  // keys are ordinals
       for (const auto& [ordinal, device] : simdjson::dom::object(value)) {
         AddKeys(device, keys);
       }
-    } else if (key == "memcpy") {  // by kinds of memory
+    } else if (key == "memcpy") {  // keys are kinds of memory
       for (const auto& [kinds, copies] : simdjson::dom::object(value)) {
         AddKeys(copies, keys);
       }
@@ -64,8 +64,8 @@ Keys KeysOf(const std::string& text) {
   return keys;
 }
 
-// The lines of `page` from the heading `title` to the next heading of the same
-// level or a higher one.
+// Returns the lines of `page` between the heading `title` and the next heading
+// of the same or a higher level.
 std::string Section(const std::string& page, const std::string& title) {
   const size_t level = title.find(' ');
   std::istringstream lines(page);
@@ -79,7 +79,7 @@ std::string Section(const std::string& page, const std::string& title) {
   return section;
 }
 
-// What stands in `backquotes`.
+// Returns the words in `backquotes`.
 Keys Quoted(std::string_view text) {
   Keys words;
   for (size_t at = text.find('`'); at != std::string_view::npos;
@@ -92,7 +92,7 @@ Keys Quoted(std::string_view text) {
   return words;
 }
 
-// The same in the first columns of tables, headings left out.
+// Returns the words in the first columns of tables, without header rows.
 Keys FirstColumn(const std::string& section) {
   Keys words;
   std::istringstream lines(section);
@@ -118,7 +118,7 @@ std::string Page() {
   return text.str();
 }
 
-// Each optional key has something to hold.
+// A report in which every optional key is present.
 Report RichReport() {
   Report report = Analyze(Simulate({.batch_ms = 40, .ops = Ops(40, 6)}).trace);
   report.recording_ms = 1;
@@ -147,7 +147,7 @@ TEST(JsonDocsTest, EveryKeyOfAnalyzeIsDescribed) {
   }
   const std::string section = Section(Page(), "## analyze");
   EXPECT_EQ(Without(written, Quoted(section)), Keys());
-  // Causes and settings have tables of their own.
+  // Tables of their own describe causes and settings.
   Keys described = FirstColumn(section);
   for (const char* title : {"### Causes", "### Settings"}) {
     described = Without(described, FirstColumn(Section(Page(), title)));
@@ -222,7 +222,7 @@ TEST(JsonDocsTest, EveryKeyOfInfoIsDescribed) {
   EXPECT_EQ(Without(FirstColumn(section), written), Keys());
 }
 
-// The checks above would find a key that is described nowhere.
+// Checks that the tests above find a key that is missing in the page.
 TEST(JsonDocsTest, AMissingKeyIsFound) {
   std::string page = Page();
   const size_t row = page.find("\n| `held_back`");
@@ -233,7 +233,7 @@ TEST(JsonDocsTest, AMissingKeyIsFound) {
             Keys{"held_back"});
 }
 
-// Version 1's keys are gone, and the table says what became of them.
+// No report writes version 1's keys, and the table names their replacements.
 TEST(JsonDocsTest, RenamedKeysAreNotWritten) {
   const std::string section = Section(Page(), "## Version 1 to version 2");
   Keys written = KeysOf(ToJson(RichReport()));

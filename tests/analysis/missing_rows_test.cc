@@ -36,7 +36,8 @@ TEST(SignsOfGpuTest, AreOpsThatOnlyGpusHave) {
             "nccl:all_reduce");
 }
 
-// Calls to it, memory on it, an op that only it has: each names the device.
+// Each sign names the device: calls of its runtime, memory on it, or an op that
+// only it has.
 TEST(UnseenAcceleratorTest, IsNamedByEachOfItsSigns) {
   const std::string steps = Steps("aten::add");
   const auto name = [](const std::string& text) {
@@ -54,7 +55,7 @@ TEST(UnseenAcceleratorTest, IsNamedByEachOfItsSigns) {
 TEST(UnseenAcceleratorTest, IsNoneOnCpusAndWhereWorkWasRecorded) {
   const std::string steps = Steps("aten::add");
   EXPECT_EQ(UnseenAccelerator(TraceFromText(steps)), "");
-  // The machine has one, and nothing shows that the program used it.
+  // The machine has such a device, but nothing shows that the program uses it.
   EXPECT_EQ(UnseenAccelerator(
                 TraceFromText("device vendor=Intel Intel Max 1550\n" + steps)),
             "");

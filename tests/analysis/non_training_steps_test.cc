@@ -33,7 +33,8 @@ void Train(GpuText& run) {
   }
 }
 
-// `count` training steps; `more` adds work at the end of each step of `extra`.
+// Returns the kinds of `count` training steps. `more` adds work at the end of
+// each step in `extra`.
 std::vector<StepKind> Kinds(int count, const std::vector<int>& extra,
                             const Body& more, const Body& train = Train) {
   GpuText run;

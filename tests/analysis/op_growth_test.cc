@@ -14,7 +14,7 @@ namespace {
 constexpr const char* kWide =
     "inputs=(float[32,64,8,8],float[64,64,3,3],,=\"[1, 1]\",=\"[1, 1]\","
     "=\"[1, 1]\",=\"1\") aten::conv2d";
-// As many operations on weights of 9.4 MB.
+// As many operations with 9.4 MB of weights.
 constexpr const char* kDeep =
     "inputs=(float[32,512,1,1],float[512,512,3,3],,=\"[1, 1]\",=\"[1, 1]\","
     "=\"[1, 1]\",=\"1\") aten::conv2d";
@@ -40,7 +40,7 @@ TEST(OpGrowthTest, TimeBeyondTheBestRateIsSpentOnWeights) {
   const std::vector<double> fixed = FixedUs(text);
   EXPECT_NEAR(fixed[0], 0, 1);
   EXPECT_NEAR(fixed[1], 600, 10);
-  EXPECT_DOUBLE_EQ(fixed[2], 0);  // no weights: all of it grows
+  EXPECT_DOUBLE_EQ(fixed[2], 0);  // without weights, all of it grows
 }
 
 TEST(OpGrowthTest, FixedTimeIsLimitedByTheSizeOfTheWeights) {
@@ -48,12 +48,12 @@ TEST(OpGrowthTest, FixedTimeIsLimitedByTheSizeOfTheWeights) {
   text.Op(kWide, 1000);
   text.Op(kDeep, 9000);
   text.Op(kStream, 400);
-  // 9.4 MB go by three times, at a third of 30 GB/s.
+  // At a third of 30 GB/s, moving 9.4 MB three times.
   EXPECT_NEAR(FixedUs(text)[1], 3 * 9437 * 3 / 30, 30);
 }
 
-// 4 rows: 8.4 million operations, at 50 GFLOP/s 168 us, for a gradient of 4
-// MiB.
+// A gradient of 4 MiB from 4 rows: 8.4 million operations take 168 us at 50
+// GFLOP/s.
 constexpr const char* kGradient =
     "inputs=(float[1024,4],float[4,1024]) aten::mm";
 
@@ -67,8 +67,8 @@ TEST(OpGrowthTest, ANewGradientIsAsLargeForAnyBatch) {
   EXPECT_NEAR(FixedUs(text)[0], 1300 - 8388.608 / 50, 1);
 }
 
-// A product by `matrix`, which no linear layer has, where a matrix of the sizes
-// in `gradient` gets a gradient.
+// A product with `matrix`, which is not the weight of a linear layer. A matrix
+// of the sizes in `gradient` gets a gradient.
 CpuText ByMatrix(const std::string& gradient, const std::string& before = "") {
   CpuText text;
   const std::string by = "inputs=(float[1024,1024],float[1024,4])";
@@ -80,20 +80,20 @@ CpuText ByMatrix(const std::string& gradient, const std::string& before = "") {
   return text;
 }
 
-// The adjacency matrix of a graph, say, grows with the number of its nodes.
+// For example, a graph's adjacency matrix grows with the number of nodes.
 TEST(OpGrowthTest, AnOperandThatIsNoParameterGrows) {
   EXPECT_NEAR(FixedUs(ByMatrix("[4,4]"))[0], 0, 1);
   EXPECT_NEAR(FixedUs(ByMatrix("[1024,1024]"))[0], 500 - 168, 1);
 }
 
-// Without a gradient, weights of linear layers are weights: a frozen layer.
+// A frozen linear layer has weights without gradients.
 TEST(OpGrowthTest, FrozenLinearLayersHaveWeights) {
   const CpuText text = ByMatrix(
       "[4,4]", "inputs=(float[4,1024],float[1024,1024]) aten::linear");
   EXPECT_NEAR(FixedUs(text)[0], 500 - 168, 1);
 }
 
-// Other results grow with the batch, and small memory is not new.
+// Other results grow with the batch, and small gradients reuse memory.
 TEST(OpGrowthTest, OnlyLargeGradientsAreNewMemory) {
   CpuText other;
   other.Op(kGradient, 1300);
@@ -124,7 +124,7 @@ TEST(OpGrowthTest, TakesTheResultShapeFromTheConsumerWithoutStrides) {
 TEST(OpGrowthTest, SmallWeightsExplainNothing) {
   CpuText text;
   text.Op(kWide, 1000);
-  // A slow convolution of three channels.
+  // A slow convolution with three channels.
   text.Op(
       "inputs=(float[32,3,32,32],float[8,3,3,3],,=\"[1, 1]\",=\"[1, 1]\","
       "=\"[1, 1]\",=\"1\") aten::conv2d",
@@ -140,8 +140,8 @@ TEST(OpGrowthTest, WithoutShapesEverythingGrows) {
   EXPECT_EQ(FixedUs(text), (std::vector<double>{0, 0}));
 }
 
-// All products have four rows, so the best of them says nothing about
-// arithmetic: 4.2 MB of weights go by at 10 GB/s and three times as slowly.
+// All products have four rows, so even the best one shows no arithmetic rate.
+// 4.2 MB of weights pass at 10 GB/s and at a third of that.
 TEST(OpGrowthTest, FewRowsByLargeWeightsTakeTheTimeOfTheWeights) {
   CpuText text;
   text.Op("inputs=(float[4,1024],float[1024,1024]) aten::mm", 500);

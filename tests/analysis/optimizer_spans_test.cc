@@ -14,7 +14,7 @@ constexpr const char* kAccumulate =
 
 struct Found {
   OptimizerSpans spans;
-  std::vector<size_t> accumulated;  // by step
+  std::vector<size_t> accumulated;  // per step
 };
 Found In(const CpuText& text) {
   const Trace trace = text.Recorded();
@@ -43,7 +43,7 @@ TEST(OptimizerSpansTest, RangesSayWhereItSteps) {
   EXPECT_EQ(found.spans[0].length(), 20'000);
 }
 
-// LibTorch: clipping before it, logging and validation behind it.
+// LibTorch: clipping before the updates, logging and validation after them.
 TEST(OptimizerSpansTest, WithoutRangesTheLongestRunOfUpdatesCounts) {
   CpuText text;
   for (int i = 0; i < 2; ++i) {
@@ -79,7 +79,7 @@ TEST(AccumulationsOfAPassTest, AForwardPassStartsANewBackwardPass) {
     for (int pass = 0; pass < 3; ++pass) {
       text.Op("aten::mm", 100);
       for (int k = 0; k < 5 + pass; ++k) {
-        // A product of the backward pass itself, as in checkpointing.
+        // The backward pass runs a product of its own, as with checkpointing.
         text.Nested("kind=backward MmBackward0", 20, "aten::mm", 10);
         text.Op(kAccumulate, 10);
       }

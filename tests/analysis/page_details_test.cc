@@ -1,4 +1,4 @@
-// What a page draws of a Trace.
+// Tests what a page draws of a Trace.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <stepscope/analysis.h>
@@ -40,8 +40,8 @@ void ExpectDrawable(const PageDetails& details) {
     for (const PageLane& lane : step.lanes) {
       double end_us = 0;
       for (const PageBlock& block : lane.blocks) {
-        // A lane of a thread or stream whose rows overlap is drawn in order of
-        // begin.
+        // If rows of a thread or stream overlap, its lane draws them in order
+        // of their start.
         EXPECT_GE(block.begin_us, 0);
         EXPECT_GE(block.begin_us + 1e-9, std::min(end_us, block.begin_us));
         EXPECT_LE(block.begin_us + block.length_us, length_us + 1e-3);
@@ -117,7 +117,7 @@ TEST(PageDetailsTest, ListsWhatADeviceDid) {
   EXPECT_GT(details.copies[0].bytes, 0.9e6);
 }
 
-// Thousands of them leave the few readings of clocks where they are.
+// Thousands of counter samples do not displace the few readings of clocks.
 TEST(PageDetailsTest, HardwareCountersAreThinnedByThemselves) {
   std::string text = "step 0..100000000 thread=0\n";
   for (int i = 0; i < 20'000; ++i) {
@@ -165,7 +165,8 @@ TEST(PageDetailsTest, MemoryAtThePeakHasOwners) {
   EXPECT_EQ(memory.peak_bytes, 2100);
   EXPECT_NEAR(memory.peak_us, 0.51, 1e-9);
   EXPECT_EQ(*std::ranges::max_element(memory.bytes), memory.peak_bytes);
-  // The block of aten::empty is aten::mm's; that of aten::add is gone.
+  // aten::mm owns the block that aten::empty allocated. aten::add's block is
+  // already freed.
   ASSERT_EQ(memory.owners.size(), 2u);
   EXPECT_EQ(memory.owners[0].op, "aten::mm");
   EXPECT_EQ(memory.owners[0].bytes, 1000);

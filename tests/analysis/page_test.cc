@@ -1,5 +1,5 @@
-// The page of a report: what it holds, how large it may become, and that no
-// name of a trace can become markup.
+// Tests the page of a report: its content, its maximum size, and that no name
+// in a trace can become markup.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <simdjson.h>
@@ -43,7 +43,7 @@ std::string PageOf(const Trace& trace) {
   return ToHtml(report, details);
 }
 
-// The text of the data block `id` of a page.
+// Returns the text of the page's data block `id`.
 std::string Block(const std::string& page, const std::string& id) {
   const std::string begin =
       "<script type=\"application/json\" id=\"" + id + "\">";
@@ -80,7 +80,7 @@ TEST(PageDataTest, CutsNamesBetweenCharacters) {
   EXPECT_EQ(PageData(R"({"name":"abc"})", limits), R"({"name":"abc"})");
   EXPECT_EQ(PageData(R"({"name":"abcd"})", limits),
             "{\"name\":\"abc\xe2\x80\xa6\"}");
-  // An escape and a character of several bytes are one each.
+  // An escape counts as one character, and so does a multi-byte character.
   EXPECT_EQ(PageData("{\"name\":\"\\u0000\\n\xc3\xa4y\"}", limits),
             "{\"name\":\"\\u0000\\n\xc3\xa4\xe2\x80\xa6\"}");
   EXPECT_EQ(PageData(R"({"evidence":"abcdef"})", limits),
@@ -133,12 +133,12 @@ TEST(PageTest, FetchesAndRunsNothingButItsOwnScript) {
         "</script"}) {
     EXPECT_THAT(own, Not(HasSubstr(never)));
   }
-  // The only address is the name of SVG.
+  // The only address is SVG's namespace.
   EXPECT_EQ(CountOf(own, "http:"), 1u);
   EXPECT_EQ(CountOf(own, "https:"), 0u);
 }
 
-// A report in which every text is `text`.
+// Returns a report in which every text is `text`.
 Report ReportOfTexts(const std::string& text, size_t steps) {
   Report report;
   report.run.name = report.run.source = report.run.host = text;
@@ -237,7 +237,7 @@ TEST(PageTest, AThousandRanksFitInFiveMegabytes) {
   }
   const std::string page = ToHtml(report, {});
   EXPECT_LE(page.size(), 5'000'000u);
-  // None is left out.
+  // No rank is left out.
   EXPECT_THAT(Block(page, "report"), HasSubstr("/rank999.json.gz"));
 }
 
@@ -267,7 +267,7 @@ TEST(PageTest, EveryCauseHasWords) {
         words,
         HasSubstr("\"" + std::string(CauseKey(static_cast<Cause>(cause))) +
                   "\":"));
-    // The script has a colour of it, and the style sheet, too.
+    // The script and the style sheet have a colour for the cause.
     EXPECT_THAT(
         std::string(PageStyle()),
         HasSubstr(".c-" + std::string(CauseKey(static_cast<Cause>(cause))) +
@@ -297,14 +297,14 @@ TEST(PageWordsTest, TheHeadlineSaysWhatToExpect) {
   EXPECT_EQ(
       HeadlineInWords(bound),
       "Up to 4.00 of 10.0 ms per step can be gained: start with fp64-compute.");
-  // A plan that is worth less comes second.
+  // A plan that saves less comes second.
   bound.plan = {.ids = {"launch-bound"}, .step_before_ms = 10};
   bound.plan.step_after_ms = 9;
   EXPECT_THAT(HeadlineInWords(bound), HasSubstr("start with fp64-compute."));
   bound.plan.step_after_ms = 7;
   EXPECT_THAT(HeadlineInWords(bound), HasSubstr("1 change is predicted"));
   bound.plan = {};
-  // Predicted, but in no plan: not an upper bound.
+  // A predicted gain that is in no plan is not an upper bound.
   bound.findings[0].gain_kind = GainKind::kPredicted;
   bound.findings[0].gain = {.expected_ms = 4, .low_ms = 2, .high_ms = 5};
   EXPECT_EQ(HeadlineInWords(bound),

@@ -14,8 +14,8 @@ namespace stepscope::plan_test {
 namespace {
 
 TEST(PlanTest, LeavesOutWhatAddsNothingToABetterChange) {
-  // On two cores, two threads win more than a worker, and then no core is left
-  // for the worker.
+  // On two cores, two threads gain more than a worker, and then no core is free
+  // for a worker.
   const Report report =
       Analyze(Simulate({.batch_ms = 40, .ops = Ops(40, 6)}).trace);
   ASSERT_TRUE(Promises(report, "cores-idle"));
@@ -31,7 +31,7 @@ TEST(PlanTest, CombinesChangesThatHelpEachOther) {
   const Report report = Analyze(run.trace);
   ASSERT_EQ(report.plan.ids.size(), 2u);
   EXPECT_NEAR(report.plan.step_before_ms, run.mean_step_ms, 0.5);
-  // The truth of what the plan sets.
+  // Simulates the changes of the plan.
   Loop edited = loop;
   for (const std::string& change : report.plan.changes) {
     const int count = std::stoi(change);
@@ -69,8 +69,8 @@ TEST(PlanTest, FindingsAreSortedByGain) {
             report.findings[1].gain.expected_ms);
 }
 
-// A step of an A100 whose float32 products take 74 ms, after `before` on the
-// host and before `after`.
+// A step on an A100 whose float32 products take 74 ms. `before` runs on the
+// host first, and `after` at the end.
 ProgramRun Float32After(const std::string& before,
                         const std::string& after = "") {
   return MustRunProgram(R"(
@@ -90,8 +90,8 @@ ProgramRun Float32After(const std::string& before,
 }
 
 TEST(PlanTest, ANoteThatOthersMakeRoomForBecomesAFinding) {
-  // The device waits 26 of 100 ms for batches: products in 16 bits would gain
-  // nothing before they come in time, and most of the step after.
+  // The device waits for batches for 26 of 100 ms. Products in 16 bits gain
+  // nothing until batches arrive in time; after that, they gain most.
   const ProgramRun run =
       Float32After("loader workers=0 cpu=100ms\nstep { load");
   const Report report = Analyze(run.ranks[0]);
@@ -100,7 +100,7 @@ TEST(PlanTest, ANoteThatOthersMakeRoomForBecomesAFinding) {
   const Finding* finding = Find(report, "tensor-cores-idle");
   ASSERT_NE(finding, nullptr);
   EXPECT_LT(finding->gain.expected_ms, 0.01 * report.steps.mean_ms);
-  // By itself it stays what it is.
+  // Alone, the finding remains a note.
   EXPECT_EQ(finding->severity, FindingSeverity::kNote);
   EXPECT_EQ(finding->status, FindingStatus::kWarning);
   EXPECT_THAT(finding->evidence,
@@ -109,7 +109,7 @@ TEST(PlanTest, ANoteThatOthersMakeRoomForBecomesAFinding) {
 }
 
 TEST(PlanTest, ANoteStaysOneWhereNothingMakesRoomForIt) {
-  // Nobody can take 100 ms of the program's own code away.
+  // Nothing can remove 100 ms of the program's own code.
   const ProgramRun run = Float32After("step { host 100ms");
   const Report report = Analyze(run.ranks[0]);
   EXPECT_EQ(std::ranges::count(report.plan.ids, "tensor-cores-idle"), 0);
@@ -120,7 +120,7 @@ TEST(PlanTest, ANoteStaysOneWhereNothingMakesRoomForIt) {
 }
 
 TEST(PlanTest, SaysWhereItTakesAnotherVariantThanTheFindingPrints) {
-  // Two workers keep up with products of 74 ms, not with the same in 16 bits.
+  // Two workers keep up with products of 74 ms, but not with 16-bit products.
   const ProgramRun run =
       Float32After("loader workers=0 cpu=100ms\nstep { load");
   const Report report = Analyze(run.ranks[0]);
@@ -142,7 +142,7 @@ TEST(PlanTest, SaysWhereItTakesAnotherVariantThanTheFindingPrints) {
 }
 
 TEST(PlanTest, TakesTheVariantThatTheFindingPrintsWhereAnotherHardlyGains) {
-  // Two workers make a batch in 50.2 ms, and the kernels take 50.
+  // Two workers make a batch every 50.2 ms, and the kernels take 50 ms.
   const ProgramRun run = RunGpuLoop("load\n" + ManyKernels(10, 5'000, 10), {},
                                     "cores 16\nloader workers=0 cpu=100.4ms");
   const Report report = Analyze(run.ranks[0]);
@@ -158,7 +158,7 @@ TEST(PlanTest, TakesTheVariantThatTheFindingPrintsWhereAnotherHardlyGains) {
 
 TEST(PlanTest, PromisesNoMoreBatchesThanWorkersCanMake) {
   // Two workers make a batch every 65 ms. The loop reads a number back in each
-  // step, so it never waits for them now.
+  // step, so at present it never waits for them.
   const ProgramRun run =
       Float32After("loader workers=2 cpu=130ms\nstep { load", "item");
   const Report report = Analyze(run.ranks[0]);
@@ -178,7 +178,7 @@ TEST(PlanTest, SaysWhatItTakesForGrantedOfWorkersThatWereNotMeasured) {
 }
 
 TEST(PlanTest, FasterKernelsGainNothingWhereEachStepWaitsForWorkers) {
-  // What the kernels take less, the wait for the next batch takes more.
+  // Shorter kernels make the wait for the next batch longer by the same time.
   const ProgramRun run =
       Float32After("loader workers=2 cpu=200ms\nstep { load", "item");
   const Report report = Analyze(run.ranks[0]);

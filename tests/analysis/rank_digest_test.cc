@@ -1,5 +1,5 @@
-// A digest as bytes: AnalyzeRanks() cannot tell it from the original, protobuf
-// reads it, and no bytes break its reader.
+// Tests digests as bytes: AnalyzeRanks() gets the same result from them,
+// protobuf can read them, and no bytes break the reader.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <stepscope/analysis.h>
@@ -23,7 +23,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-// How many members an aggregate has.
+// Converts to any type, to count an aggregate's members.
 struct Anything {
   template <typename T>
   operator T() const;
@@ -57,15 +57,15 @@ size_t Written() {
   return counter.count;
 }
 
-// A new member needs a line in ranks/digest_fields.h and in rank_digest.proto,
-// or reports from inside a job lack it.
+// A new member needs a line in ranks/digest_fields.h and in rank_digest.proto;
+// otherwise reports from inside a job lack it.
 TEST(RankDigestTest, EveryMemberIsWritten) {
   EXPECT_EQ(Members<RankCollective>(), 11u);  // ranks/serialize_digest.cc
   EXPECT_EQ(Members<RankDigest>(), Written<DigestMessage>());
   EXPECT_EQ(Members<GroupTraffic>(), Written<GroupTraffic>());
-  // The path and its slices, memory, ranks and whole_run are left out.
+  // Not written: the path and its slices, memory, ranks, and whole_run.
   EXPECT_EQ(Members<Report>(), Written<Report>() + 5);
-  // The times of the wait steps and what the user told are left out.
+  // Not written: the times of the wait steps, and what the user told.
   EXPECT_EQ(Members<RunInfo>(), Written<RunInfo>() + 2);
   EXPECT_EQ(Members<Device>(), Written<Device>());
   EXPECT_EQ(Members<StepStats>(), Written<StepStats>());
@@ -83,8 +83,8 @@ TEST(RankDigestTest, EveryMemberIsWritten) {
   EXPECT_EQ(Members<PlaceTime>(), Written<PlaceTime>());
 }
 
-// Data-parallel training in which rank 2 sorts for 4 ms, with source lines for
-// nothing and shapes for some operators.
+// Data-parallel training in which rank 2 sorts for 4 ms. It has no source
+// lines, and shapes for some operators only.
 constexpr char kLateRank[] = R"(
 gpu A100 pcie=24 pageable=5 cc=8.0 sms=108 bandwidth=2039
 cores 16
@@ -153,7 +153,7 @@ TEST(RankDigestTest, RealRanksGiveTheSameReport) {
 TEST(RankDigestTest, EveryKindOfFieldSurvives) {
   RankDigest digest;
   digest.report.run.name = std::string("na\0me\xff", 6);
-  digest.report.run.rank = 0;  // not the default, which is -1
+  digest.report.run.rank = 0;  // the default is -1
   digest.report.run.pid = -1;  // the default
   digest.report.run.devices = {{.ordinal = 2,
                                 .name = "A100",
@@ -166,7 +166,7 @@ TEST(RankDigestTest, EveryKindOfFieldSurvives) {
   digest.report.time_split_spread_ms["data"] = {.least = 1, .most = 2};
   Finding finding;
   finding.severity = FindingSeverity::kCritical;
-  finding.status = FindingStatus::kOk;  // 0, and the default is another
+  finding.status = FindingStatus::kOk;  // 0, which is not the default
   finding.gain = {.expected_ms = 3, .low_ms = -1, .high_ms = 1e300, .pairs = 7};
   finding.settings = {{"flag", false},
                       {"whole", int64_t{0}},
@@ -246,7 +246,8 @@ TEST(RankDigestTest, EveryKindOfFieldSurvives) {
   }
 }
 
-// By the classes that protoc makes from the description of the format.
+// Reads the digest with the classes that protoc generates from
+// rank_digest.proto.
 TEST(RankDigestTest, ProtobufReadsIt) {
   const RankDigest digest = DigestsOf(MustRunProgram(kLateRank).ranks)[2];
   stepscope::digest::Digest read;
@@ -271,7 +272,7 @@ TEST(RankDigestTest, ProtobufReadsIt) {
             static_cast<int>(digest.collectives.size()));
   EXPECT_EQ(rank.collectives().begin_ns(0), digest.collectives[0].begin_ns);
   EXPECT_EQ(rank.collectives().groups(0), digest.collectives[0].group);
-  // Nothing but what the description has, at any depth.
+  // At no depth are there fields that the description lacks.
   EXPECT_EQ(rank.ByteSizeLong(), read.rank().size());
   rank.DiscardUnknownFields();
   EXPECT_EQ(rank.ByteSizeLong(), read.rank().size());
@@ -318,7 +319,7 @@ TEST(RankDigestTest, AnOlderWriterHadFewerFields) {
   EXPECT_TRUE(before.ranks.groups.empty());
   EXPECT_EQ(before.ranks.mended.rank, -1);
   EXPECT_NE(before.ranks.why_not_mended, "");
-  // Columns of different lengths are damage.
+  // Columns of different lengths are reported as damage.
   stepscope::digest::Digest message;
   ASSERT_TRUE(message.ParseFromString(SerializeDigest(digests[0])));
   stepscope::digest::Rank rank;
@@ -357,7 +358,7 @@ TEST(RankDigestTest, NoChangeOfAByteGoesUnnoticed) {
   const std::string bytes =
       SerializeDigest(DigestsOf(MustRunProgram(kLateRank).ranks)[0]);
   const std::string producer = std::string("stepscope ");
-  const size_t free = bytes.find(producer);  // nothing depends on who wrote it
+  const size_t free = bytes.find(producer);  // the producer may change
   std::mt19937 random(5);
   for (int i = 0; i < 300; ++i) {
     std::string changed = bytes;
@@ -368,8 +369,8 @@ TEST(RankDigestTest, NoChangeOfAByteGoesUnnoticed) {
   }
 }
 
-// The hash keeps accidents out. What comes with a right hash must do no harm,
-// either: the sanitizers watch.
+// The hash detects accidental damage. Damaged data with a correct hash must do
+// no harm either, which the sanitizers check.
 TEST(RankDigestTest, ReadsAnyBytesWithoutHarm) {
   stepscope::digest::Digest message;
   ASSERT_TRUE(message.ParseFromString(
@@ -388,7 +389,7 @@ TEST(RankDigestTest, ReadsAnyBytesWithoutHarm) {
     read += ParseDigest(message.SerializeAsString()).ok();
   }
   EXPECT_GT(read, 0);
-  // Many empty messages in few bytes.
+  // Many empty messages fit into few bytes.
   std::string many;
   for (int i = 0; i < 100'000; ++i) PutBytes(3, "", many);
   message.set_rank(many);
@@ -396,7 +397,7 @@ TEST(RankDigestTest, ReadsAnyBytesWithoutHarm) {
   EXPECT_FALSE(ParseDigest(message.SerializeAsString()).ok());
 }
 
-// A step with 3,000 all-reduces of one element each.
+// Steps with `per_step` all-reduces of one element each.
 Trace ManyCollectives(int steps, int per_step) {
   std::string rows = "run rank=0 world_size=2\n";
   for (int step = 0; step < steps; ++step) {

@@ -9,7 +9,7 @@ namespace {
 
 class RankGainsTest : public ::testing::Test {
  protected:
-  // Rank `index` has the finding and gains `ms` by itself.
+  // Rank `index` has the finding and alone gains `ms`.
   void AddFinding(size_t index, double ms) {
     findings_[index].gain = {ms, 0.9 * ms, 1.1 * ms};
     of_ranks_.push_back({index, nullptr, &findings_[index]});
@@ -61,12 +61,12 @@ TEST(SlacksTest, AreTheWaitsBeyondTheLeast) {
   std::vector<RankDigest> ranks(3);
   RankComparison comparison;
   for (int r = 0; r < 3; ++r) {
-    ranks[r].report.run.rank = 2 - r;  // files in any order
+    ranks[r].report.run.rank = 2 - r;  // files may come in any order
     comparison.rows.push_back({.rank = r});
     comparison.rows.back().waiting_ms = 1 + r;
   }
   EXPECT_EQ(SlacksMs(ranks, comparison), (std::vector<double>{2, 1, 0}));
-  // Collectives exposed because of a wait belong to the slack.
+  // Collectives that are exposed because of a wait count towards the slack.
   comparison.rows[1].exposed_ms = 1.5;
   comparison.rows[2].exposed_ms = 1.5;
   EXPECT_EQ(SlacksMs(ranks, comparison), (std::vector<double>{2, 1.5, 0}));

@@ -22,7 +22,7 @@ SizedFinding Gaining(const std::string& id, double ms,
   return sized;
 }
 
-// The ids in the order of the report of a run with steps of 10 ms.
+// Returns the IDs in the order of the report, for a run with steps of 10 ms.
 std::vector<std::string> Ranked(std::vector<SizedFinding> found) {
   static const ProgramRun run =
       RunGpuLoop("kernel gemm 10ms\nsync device\n", {.steps = 6});
@@ -33,12 +33,13 @@ std::vector<std::string> Ranked(std::vector<SizedFinding> found) {
 }
 using Ids = std::vector<std::string>;
 
-// 9 ms are 5 after the 4 of the attention: more, but not four times as much.
+// After attention's 4 ms, 9 ms become 5 ms: more than 4, but not four times as
+// much.
 TEST(RankingTest, WhatAChangeLeavesStandsBehindIt) {
   EXPECT_EQ(Ranked({Gaining("launch-bound", 9), Gaining("fp64-compute", 4.5),
                     Gaining("attention-by-hand", 4)}),
             Ids({"fp64-compute", "attention-by-hand", "launch-bound"}));
-  // Another finding's order is by gain.
+  // Other findings are ordered by gain.
   EXPECT_EQ(Ranked({Gaining("host-sync", 5), Gaining("attention-by-hand", 4)}),
             Ids({"host-sync", "attention-by-hand"}));
 }
@@ -52,7 +53,7 @@ TEST(RankingTest, UnlessItIsMuchMore) {
   EXPECT_EQ(first(1.95), "launch-bound");
 }
 
-// It is not put in front of what stands behind ordinary findings by itself.
+// The change does not move ahead of findings that rank after ordinary ones.
 TEST(RankingTest, OnlyBehindAnOrdinaryChange) {
   SizedFinding question = Gaining("attention-by-hand", 4);
   question.asks = true;
@@ -67,7 +68,7 @@ TEST(RankingTest, HintsThatNeedOtherChangesFirstComeLater) {
   const SizedFinding launching =
       Gaining("launch-bound", 9, GainKind::kBound, Confidence::kHint);
   EXPECT_EQ(first(launching), "fp64-compute");
-  // One that replay predicts, and one that is no hint.
+  // One finding that the replay predicts, and one that is not a hint.
   SizedFinding replayed = launching;
   replayed.edits.push_back({.dispatch_ns = 2'000});
   EXPECT_EQ(first(replayed), "launch-bound");

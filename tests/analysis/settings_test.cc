@@ -1,5 +1,5 @@
-// What a report says for programs to set, and what a comparison replays when
-// settings were changed.
+// Tests the settings that a report gives to programs, and how a comparison
+// replays changed settings.
 #include <gtest/gtest.h>
 #include <stepscope/analysis.h>
 #include <stepscope/compare.h>
@@ -38,7 +38,7 @@ TEST(SettingsTest, ABatchIsAbsoluteWhereItsSizeIsKnown) {
 
 TEST(SettingsTest, ComparingReplaysWhatWasSetNotWhatWasAdvised) {
   Loop after = OneThread();
-  after.threads = 2;  // eight are advised
+  after.threads = 2;  // the advice was eight
   const Comparison c =
       Compare(Simulate(OneThread()).trace, Simulate(after).trace);
   EXPECT_EQ(c.changed_settings,
@@ -51,7 +51,7 @@ TEST(SettingsTest, ComparingReplaysWhatWasSetNotWhatWasAdvised) {
 TEST(SettingsTest, AdviceThatOnlyFellSilentWasNotFollowed) {
   Loop before{.batch_ms = 37, .ops = Ops(40, 2.5), .cores = 2};
   Loop after = before;
-  after.workers = 1;  // which leaves no core for more threads
+  after.workers = 1;  // no core is left for more threads
   const Report first = Analyze(Simulate(before).trace);
   ASSERT_TRUE(std::ranges::any_of(first.findings, [](const Finding& finding) {
     return finding.id == "cores-idle";

@@ -56,7 +56,7 @@ TEST(StepsTest, AreNotInventedWhereNothingRepeats) {
 }
 
 TEST(StepsTest, OwnTheDeviceWorkTheirCallsLaunched) {
-  // The kernel of step 0 runs on into step 1.
+  // The kernel of step 0 continues into step 1.
   const Steps steps = FindSteps(StepsOf({100, 100}, R"(
     runtime_call 1010..1012 thread=0 correlation=1 cudaLaunchKernel
     kernel 1050..1130 correlation=1 k
@@ -65,7 +65,7 @@ TEST(StepsTest, OwnTheDeviceWorkTheirCallsLaunched) {
   EXPECT_EQ(steps.windows[1].tiled, (Span{1130, 1200}));
 }
 
-// When the recording begins, the device is still busy with the step before.
+// When the recording starts, the device is still busy with the step before.
 TEST(StepsTest, TheFirstBeginsWhenTheDeviceStartsOnIt) {
   const auto first = [](const std::string& launch, const std::string& begin) {
     return FindSteps(
@@ -82,12 +82,13 @@ TEST(StepsTest, TheFirstBeginsWhenTheDeviceStartsOnIt) {
         .windows[0]
         .tiled;
   };
-  // As far behind the host as the other steps, at most until its first launch.
+  // As far behind the host as in other steps, but no later than its first
+  // launch.
   EXPECT_EQ(first("20000", "22000"), (Span{16'000, 116'000}));
   EXPECT_EQ(first("5000", "15000"), (Span{5'000, 116'000}));
   // Its first kernel had to queue.
   EXPECT_EQ(first("5000", "15001"), (Span{15'001, 116'000}));
-  // A kernel that starts late is no queue if the other steps do not lag as far.
+  // A late kernel did not queue if the device lags less in the other steps.
   EXPECT_EQ(first("20000", "90000"), (Span{16'000, 116'000}));
 }
 
@@ -98,7 +99,7 @@ TEST(StepsTest, TheFirstBeginsBehindWhatIsRecordedOfTheStepBefore) {
     kernel 1050..1150 correlation=2 k
   )"));
   EXPECT_EQ(steps.windows[0].tiled, (Span{1020, 1150}));
-  // The device starts on the first step only after that step's host window.
+  // The device starts the first step only after its host window.
   const Steps late = FindSteps(StepsOf({100, 100}, R"(
     kernel 990..1120 correlation=1 k
     runtime_call 1010..1012 thread=0 correlation=2 cudaLaunchKernel
@@ -121,7 +122,7 @@ TEST(StepsTest, ASlowStepWithoutRecordsIsNotWarmUp) {
 }
 
 TEST(StepsTest, RecordsBelowAThirdOfTheExcessDoNotExplainIt) {
-  // The excess is 100, 30 % of it 30.
+  // The excess is 100; 30 % of it is 30.
   const auto with = [](int64_t ns) {
     return FindSteps(StepsOf({200, 100, 100, 100},
                              "overhead 1020.." + std::to_string(1020 + ns) +
@@ -159,7 +160,8 @@ TEST(StepsTest, PeriodicWaitsForBatchesAreNoOutliers) {
   EXPECT_EQ(FindSteps(StepsOf(lengths, wait)).steady.size(), 9u);
 }
 
-// A far outlier, unless it waits for a batch about as long as another step.
+// The step is a far outlier unless it waits for a batch about as long as
+// another step does.
 TEST(StepsTest, AWaitAsLongAsAnotherStepsIsNoOutlier) {
   const std::vector<int64_t> lengths = {300, 100, 140, 100, 150,
                                         100, 145, 100, 100, 130};
@@ -198,7 +200,7 @@ TEST(StepsTest, WarmUpIsMeasuredAgainstTheMedianOfTheOtherSteps) {
 TEST(StepsTest, TheReplayWindowOfManyStepsHasTheMeanOfAll) {
   const Steps steps = FindSteps(
       StepsOf({120, 100, 100, 100, 105, 105, 105, 105, 110, 110, 110}));
-  ASSERT_EQ(steps.steady.size(), 11u);  // their mean: 106.4
+  ASSERT_EQ(steps.steady.size(), 11u);  // mean: 106.4
   const ReplayWindow window = ChooseReplayWindow(steps, 4);
   ASSERT_EQ(window.steps.windows.size(), 4u);
   EXPECT_EQ(window.steps.windows.front().number, 5);

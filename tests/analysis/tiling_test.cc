@@ -10,10 +10,10 @@
 namespace stepscope::tiling_test {
 namespace {
 
-// Six steps in two groups of three. The first of each group waits long for its
-// batch, so the device catches up; then it falls behind by 8, 16 and 24 us.
-// What the device did for the step before the window is not recorded.
-// `lead_us`: until the first step launches.
+// Six steps in two groups of three. The first step of a group waits for its
+// batch for so long that the device catches up. After that, the device falls
+// behind by 8, 16 and 24 us. Device work of the step before the window is not
+// recorded. The first step launches after `lead_us`.
 Span FirstTile(int64_t lead_us) {
   std::string text = "run training_thread=0\n";
   int64_t now = 0;
@@ -36,12 +36,12 @@ Span FirstTile(int64_t lead_us) {
 }
 
 TEST(TilingTest, TheFirstSpanBeginsAsThoseOfSimilarSteps) {
-  // As before the other step that waits: 24 us behind the host.
+  // As before the other waiting step, the device is 24 us behind the host.
   EXPECT_EQ(FirstTile(1000).begin_ns, 24'000);
   EXPECT_EQ(FirstTile(1150).begin_ns, 24'000);
 }
 
-// Two steps of 100 us, `gap_us` apart, whose kernels end with them.
+// Two steps of 100 us with `gap_us` between them. Their kernels end with them.
 Span SecondTile(int64_t gap_us) {
   std::string text = "run training_thread=0\n";
   for (int i = 0; i < 2; ++i) {

@@ -13,9 +13,9 @@ namespace {
 using testing::HasSubstr;
 using testing::Not;
 
-// Four steps of 10 ms: two convolutions in a block, called from one line, the
-// backward pass of the first, and an operator of the program. `gpu`: each of
-// the convolutions launches a kernel of 1 ms.
+// Four steps of 10 ms: two convolutions in a block, called from one line; the
+// backward pass of the first one; and an operator of the program. With `gpu`,
+// each convolution launches a kernel of 1 ms.
 std::string Training(bool gpu, bool modules, bool stacks) {
   std::string text;
   int correlation = 0;
@@ -99,8 +99,8 @@ TEST(TimeByPlaceTest, CountsDeviceWorkToTheModuleThatLaunchesIt) {
       Named(report.lines, "net.py:7 in forward")->gpu_self_ms_per_step, 1);
 }
 
-// No module runs in a replay: its kernels belong to the modules of the capture,
-// and their operators to the table of operators.
+// During a replay, no module runs. The graph's kernels count for the modules
+// and the operators of the capture.
 TEST(TimeByPlaceTest, CountsGraphKernelsToTheModuleThatWasCaptured) {
   std::string text;
   for (int64_t step = 0; step < 4; ++step) {
@@ -192,7 +192,7 @@ TEST(TimeByPlaceTest, ComparisonsListModulesThatChanged) {
   EXPECT_NEAR(changed.modules[0].before_ms, 7, 0.01);
   EXPECT_NEAR(changed.modules[0].after_ms, 3, 0.01);
   EXPECT_THAT(ToText(changed), HasSubstr("by module (self time)"));
-  // Not all of them came.
+  // The first run lacks the ranges of some modules.
   EXPECT_TRUE(Compare(run(false, 4000), run(true, 0)).modules.empty());
 }
 

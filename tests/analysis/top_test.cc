@@ -1,4 +1,4 @@
-// `stepscope top`: calls, total and self time by name.
+// Tests `stepscope top`: calls, total time and self time by name.
 #include <gtest/gtest.h>
 #include <simdjson.h>
 #include <stepscope/top.h>
@@ -81,7 +81,8 @@ TEST(TopTest, DeviceTimeBelongsToTheLaunchingOperatorAndThoseAroundIt) {
   EXPECT_EQ(launch->device_self_ns, 70);
 }
 
-// A replay runs no operator, so those of the capture have the kernel's time.
+// A graph replay runs no operators, so the operators of the capture get its
+// kernels' time.
 TEST(TopTest, GraphKernelsBelongToTheOpsOfTheirCapture) {
   const auto tables = MakeTopTables(TraceFromText(R"(
     op 0..100 thread=0 replay
@@ -103,7 +104,7 @@ TEST(TopTest, GraphKernelsBelongToTheOpsOfTheirCapture) {
   EXPECT_EQ(RowOf(tables, "calls", "cudaGraphLaunch")->device_self_ns, 70);
 }
 
-// The launched name stays: it is what a timeline shows.
+// The launched name stays in the table, because a timeline shows it.
 TEST(TopTest, CompiledKernelsHaveTheirOperators) {
   const auto tables = MakeTopTables(TraceFromText(R"(
     op 0..100 thread=0 code=("/tmp/ab/cab.py","XBLOCK=2") triton_poi_fused_add_relu_0
@@ -232,7 +233,7 @@ TEST(TopTest, TablesWithoutRowsAreLeftOut) {
 }
 
 TEST(TopTest, CsvQuotesWhatWouldBreakALine) {
-  // A line break in a name becomes a space, as in all tables.
+  // In all tables, a line break in a name becomes a space.
   const auto tables = MakeTopTables(
       TraceFromText("op 0..9 thread=0 \"a, \\\"b\\\"\\nc\"\n"), {});
   EXPECT_NE(ToCsv(tables).find("ops,\"a, \"\"b\"\" c\",,1,0.009,0.009"),

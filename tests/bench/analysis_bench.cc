@@ -1,10 +1,10 @@
-// The speed of the analysis (all rules, replay, plan), of one rank and of many.
-// Prints a line per row and one JSON object a line; exit 3 if a bound is
-// missed.
+// Measures the speed of the analysis (all rules, replay, plan) of one rank and
+// of many. Prints one line per row and writes one JSON object per line. Exits
+// with 3 if a bound is missed.
 //   analysis_bench [--out FILE] [--scratch DIR] [--events MILLIONS]
 //       [--ranks N] [--hta FILE] [--per-rule] TRACE...
-// TRACE: files of torch.profiler; the first one is also made as long as
-// --events says, the last one is the rank that --ranks repeats.
+// TRACE: files of torch.profiler. The first file is also lengthened to --events
+// events. The last file is the rank that --ranks repeats.
 #include <stepscope/analysis.h>
 #include <stepscope/export.h>
 #include <stepscope/page.h>
@@ -44,7 +44,7 @@ struct BenchWords {
   std::vector<std::string> traces;
 };
 
-// What each rule takes of the whole, the dearest first.
+// Prints each rule's share of the whole, the most expensive rule first.
 void PrintRules(const std::string& name, const Trace& trace) {
   struct Row {
     double seconds;
@@ -77,7 +77,7 @@ void PrintRules(const std::string& name, const Trace& trace) {
   }
 }
 
-// The dearest rule's share of the whole.
+// Adds a row with the most expensive rule's share of the whole.
 void AnalysisRow(const std::string& name, const Trace& trace, int rounds,
                  const BenchWords& words, Results& results) {
   std::vector<double> seconds;
@@ -95,7 +95,8 @@ void AnalysisRow(const std::string& name, const Trace& trace, int rounds,
   if (words.per_rule) PrintRules(name, trace);
 }
 
-// Making a page of an analysed recording: its drawings, tables and the HTML.
+// Adds rows for making a page of an analysed recording: drawings, tables and
+// HTML.
 void PageRows(const Trace& trace, Results& results) {
   constexpr double kMostSeconds = 0.3;
   constexpr double kMostBytes = 100 * kMb;
@@ -133,7 +134,7 @@ void FileRow(const std::string& path, const BenchWords& words,
   const Trace trace = ReadOrFail(path);
   AnalysisRow(name, trace, 7, words, results);
   if (const auto hta = words.hta.Of(name)) {
-    // All rules against one table of HTA's.
+    // Compares all rules with one table of HTA.
     results.Add({.name = "hta_" + name,
                  .unit = "s",
                  .ours = Seconds([&] { Analyze(trace); }),
@@ -142,7 +143,7 @@ void FileRow(const std::string& path, const BenchWords& words,
   }
 }
 
-// A rank's file, as often as there are ranks.
+// Writes copies of one rank's file, one for each rank.
 std::vector<std::string> WriteRanks(const std::string& path,
                                     const BenchWords& words) {
   const Trace one = ReadOrFail(path);
@@ -187,7 +188,7 @@ void RanksRows(const BenchWords& words, Results& results) {
                .unit = "s",
                .ours = compare_s,
                .repetitions = 1});
-  // Two threads against one: the peer is ourselves on one.
+  // Compares two threads with one; the peer is our own code on one thread.
   results.Add({.name = "ranks_read",
                .unit = "s a rank",
                .ours = together_s / count,

@@ -1,4 +1,4 @@
-// The groups of rows, in the order they run.
+// The groups of rows in the order in which they run.
 #pragma once
 
 #include <string>
@@ -11,13 +11,12 @@ struct BenchOptions {
   int rounds = 15;
   std::string sample_trace;  // a Chrome trace of the ResNet-18 sample
   std::string scratch_dir;
-  std::string only;  // rows whose name begins so; "" all
+  std::string only;  // prefix of the rows to run; "": all
 };
 
 void RunOpRows(const BenchOptions& options, Results& results);
 void RunExportRows(const BenchOptions& options, Results& results);
-// REQUIRES: RunOpRows ran on the same results, op_sample
-// included.
+// REQUIRES: RunOpRows() ran with the same `results`, including op_sample.
 void RunStepRows(const BenchOptions& options, Results& results);
 
 inline bool Wanted(const BenchOptions& options, const std::string& name) {

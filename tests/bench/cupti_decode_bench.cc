@@ -1,5 +1,5 @@
-// How many activity records one core decodes per second, for the mix that a
-// training step leaves: launches with their kernels, some copies and waits.
+// Measures how many activity records one core decodes per second. The mix is
+// that of a training step: launches with their kernels, some copies and waits.
 #include <benchmark/benchmark.h>
 
 #include <memory>
@@ -18,7 +18,7 @@ constexpr const char* kNames[] = {
     "ampere_sgemm_128x64_nn", "_ZN2at6native13reduce_kernelILi512EEEvi",
     "cudnn_infer_volta_scudnn_128x64_relu_small_nn_v1"};
 
-// Buffers as CUPTI fills them, and how many records they hold.
+// Buffers as CUPTI fills them, and their number of records.
 struct Recorded {
   std::vector<std::vector<uint8_t>> buffers;
   int64_t records = 0;
@@ -74,8 +74,8 @@ CuptiTimes Times() {
       clock);
 }
 
-// The time includes adding the rows, but not sorting and linking them, which
-// the builder does once for all sources.
+// The time includes adding the rows. It does not include sorting and linking,
+// which the builder does once for all sources.
 void BM_DecodeCupti(benchmark::State& state) {
   const Recorded recorded = Record();
   std::vector<CuptiBuffer> views;

@@ -1,5 +1,5 @@
-// What a window costs after it: memory, the time to one Chrome file, and how
-// long the training thread is held.
+// Measures what a window costs after it: memory, the time until one Chrome file
+// is written, and how long the training thread is blocked.
 #include <malloc.h>
 #include <stepscope/profile.h>
 #include <stepscope/trace.h>
@@ -25,7 +25,8 @@ double Seconds(std::chrono::steady_clock::duration passed) {
   return std::chrono::duration<double>(passed).count();
 }
 
-// A field of /proc/self/status in bytes: "VmRSS:", "VmHWM:" (the peak).
+// Returns a field of /proc/self/status in bytes, for example "VmRSS:", or
+// "VmHWM:" (the peak).
 double StatusBytes(const std::string& field) {
   std::ifstream file("/proc/self/status");
   std::string word;
@@ -36,10 +37,10 @@ double StatusBytes(const std::string& field) {
   return 0;
 }
 
-// Peak memory of recording and stopping, over what there was before.
+// Returns the peak memory of recording and stopping, above the memory before.
 double PeakBytesPerOp(Recorder recorder) {
   {
-    // So that what is resident for good is so before.
+    // Makes memory resident that stays resident for good.
     const auto scope = Start(recorder, {});
     AddOps(1, 1000);
     scope->StopAndKeep();
@@ -63,8 +64,8 @@ double ExportSeconds(Recorder recorder, const std::string& path) {
   return seconds;
 }
 
-// The step that ends the active window, as a loop feels it: its files are
-// written beside it.
+// Measures the step that ends the active window, as a training loop sees it.
+// Another thread writes the files.
 double BlockedSeconds(const std::string& dir) {
   size_t ops = 0;
   Profile profile({.log_dir = dir,

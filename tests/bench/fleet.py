@@ -1,12 +1,12 @@
-"""Analysing jobs of many ranks: time and memory of `stepscope analyze FOLDER`, stepscope.fleet and the merge of digests.
+"""Measures the analysis of jobs with many ranks: time and memory of `stepscope analyze FOLDER`, stepscope.fleet and merging.
 
 cmake --build build/default --target stepscope_cli stepscope_core job_traces
 STEPSCOPE_NATIVE_DIR=build/default/lib PYTHONPATH=plugins/python python tests/bench/fleet.py \
     [--ranks 64,256,1000] [--events 100000] [--merge 4096] [--engines cli,local,ray] [--scratch DIR]
 
-Eight ranks are simulated (job_traces.cc); rank r of a larger job has the events of rank r % 8. A gzip file may have several
-members, so only the member with the header, which has the rank, is made anew for each. Exit status 3 if a bound is missed: 2 GB
-for each process, 2 s for the merge, and a rank of the largest job 1.25 times as long as one of the smallest.
+Eight ranks are simulated (job_traces.cc). Rank r of a larger job has the events of rank r % 8. A gzip file may have several
+members, so only the member with the header, which names the rank, is written again for each rank. Exits with 3 if a bound is
+missed: 2 GB per process, 2 s for the merge, and at most 1.25 times as long per rank for the largest job as for the smallest.
 """
 
 import argparse
@@ -30,7 +30,8 @@ MOST_GROWTH = 1.25
 
 
 def simulate(folder, ranks, events, digests):
-    """The simulated ranks: the header of each as text, the rest as a member of a gzip file. And the digests, in files."""
+    """Returns the simulated ranks: each rank's header as text and the rest as a gzip member. Also returns the digests'
+    files."""
     program = _program.path().parent / "job_traces"
     print(subprocess.run([program, folder, str(ranks), str(events), str(digests)], check=True, capture_output=True, text=True).stdout.strip())
     parts = []
@@ -54,7 +55,7 @@ def make_job(folder, parts, ranks):
 
 
 def measured(words):
-    """Seconds, and the bytes that the largest of the processes had at most."""
+    """Returns the seconds, and the peak memory in bytes of the largest process."""
     report = tempfile.NamedTemporaryFile(mode="w+", suffix=".txt")
     begin = time.monotonic()
     done = subprocess.run(["/usr/bin/time", "-f", "%M", "-o", report.name, *map(str, words)], capture_output=True, text=True)
@@ -79,7 +80,7 @@ def run(engine, folder, workers):
 
 
 def merge(folder, count):
-    """Seconds of the job "merge" in a process of its own, and the bytes that it had at most."""
+    """Returns the seconds of the job "merge" in a separate process, and its peak memory in bytes."""
     program = ("import sys, time; from stepscope import _native; folder, count = sys.argv[1], int(sys.argv[2])\n"
                "begin = time.monotonic(); text = _native.call('merge', {'digests': [f'{folder}/rank{r}.pb' for r in range(count)]})\n"
                "print(time.monotonic() - begin); assert f'\"rank\": {count - 1},' in text")

@@ -1,5 +1,5 @@
-// HtaTimes: what HTA took for the same files, as hta_times.py measured in the
-// same run.
+// HtaTimes: the times that HTA needed for the same files, measured by
+// hta_times.py in the same run.
 #pragma once
 
 #include <map>
@@ -12,12 +12,12 @@ class HtaTimes {
  public:
   struct Times {
     double load_s = 0;
-    double temporal_s = 0;  // get_temporal_breakdown(), once loaded
+    double temporal_s = 0;  // get_temporal_breakdown() after loading
   };
   HtaTimes() = default;
-  // Lines of "name load temporal"; a file that is not there holds none.
+  // Reads lines of "name load temporal". A missing file has none.
   explicit HtaTimes(const std::string& path);
-  // Those of ShortName() of a trace.
+  // Returns the times of the trace with this ShortName().
   std::optional<Times> Of(const std::string& name) const {
     const auto found = times_.find(name);
     if (found == times_.end()) return std::nullopt;

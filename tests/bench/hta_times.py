@@ -3,10 +3,10 @@
 
 Usage: hta_times.py OUT TRACE...
 
-LOAD is reading the plain file into HTA's tables, TEMPORAL its temporal
-breakdown of them; medians of three, in one process, the file in the page
-cache. A trace that HTA cannot load or break down is left out, with a line on
-stderr.
+LOAD is the time to read the uncompressed file into HTA's tables, and TEMPORAL
+that of its temporal breakdown. Both are medians of three runs in one process,
+with the file in the page cache. A trace that HTA cannot load or break down is
+left out, with a line on stderr.
 """
 import gzip
 import logging
@@ -59,7 +59,7 @@ def main():
         for path in paths:
             try:
                 name, load, temporal = times_of(path)
-            except Exception as error:  # whatever HTA throws, the others count
+            except Exception as error:  # an error of HTA must not stop the others
                 print(f"hta_times: {path}: {error}", file=sys.stderr)
                 continue
             print(f"{name} {load:.6f} {temporal:.6f}", file=file, flush=True)

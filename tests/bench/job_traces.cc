@@ -1,10 +1,10 @@
-// job_traces FOLDER RANKS EVENTS DIGESTS: of a simulated data-parallel job, for
-// fleet.py.
+// job_traces FOLDER RANKS EVENTS DIGESTS: writes files of a simulated
+// data-parallel job for fleet.py.
 //
-//   FOLDER/rank0.json to rank7.json   traces of about EVENTS events each, of
-//                                     the first eight of RANKS ranks
+//   FOLDER/rank0.json to rank7.json   traces of the first eight of RANKS ranks,
+//                                     about EVENTS events each
 //   FOLDER/rank0.pb, ...              digests of DIGESTS ranks of a larger job;
-//                                     rank r ran as rank r % 8 did
+//                                     rank r behaves like rank r % 8
 #include <absl/strings/str_replace.h>
 #include <stepscope/export.h>
 #include <stepscope/rank_digest.h>
@@ -25,8 +25,8 @@ namespace {
 
 constexpr int kSimulated = 8;
 
-// A step of about 10,000 events and 40 all-reduces. Batches of ranks 3 and 5
-// take longer, so the report has something to say.
+// A step of about 10,000 events and 40 all-reduces. Ranks 3 and 5 need longer
+// for a batch, so the report has something to find.
 constexpr char kJob[] = R"(
   gpu A100 pcie=24 pageable=5 cc=8.0 sms=108 bandwidth=2039
   cores 16

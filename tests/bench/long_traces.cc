@@ -10,12 +10,12 @@ namespace {
 
 constexpr int64_t kStartNs = 1'763'700'000'000'000'000;
 
-// Moves rows of one recording to their place in the k-th.
+// Moves the rows of one recording to their place in the k-th copy.
 class Copier {
  public:
   Copier(const Trace& trace, TraceBuilder* builder)
       : trace_(trace), builder_(*builder) {
-    // Added in the order of their ids, so that ids stay what they are.
+    // Names are added in the order of their IDs, so that IDs do not change.
     for (NameId id = 0; id < trace.name_count(); ++id)
       builder_.Intern(trace.name(id));
     for (const Thread& thread : trace.threads()) {

@@ -1,5 +1,6 @@
-// stepscope_bench: prints the table of what recording costs beside Kineto, and
-// writes it as JSON lines. Exit 0 if every bound is met, 3 if one is missed.
+// stepscope_bench: prints a table that compares recording cost with Kineto's,
+// and writes it as JSON lines. Exits with 0 if every bound is met, and with 3
+// if one is missed.
 #include <ATen/Parallel.h>
 
 #include <algorithm>
@@ -44,7 +45,7 @@ int main(int argc, char** argv) {
       return 2;
     }
   }
-  at::set_num_threads(1);  // the pool's threads would share two cores with us
+  at::set_num_threads(1);  // pool threads would compete with us
   stepscope::bench::Results results(out);
   stepscope::bench::RunOpRows(options, results);
   stepscope::bench::RunExportRows(options, results);

@@ -11,7 +11,7 @@
 namespace stepscope::bench {
 namespace {
 
-// A field of /proc/self/status in bytes.
+// Returns a field of /proc/self/status in bytes.
 double StatusBytes(const std::string& field) {
   std::ifstream file("/proc/self/status");
   for (std::string word; file >> word;) {
@@ -67,7 +67,7 @@ int64_t EventsOf(const Trace& trace) {
 void AddSpeed(const std::string& name, const std::string& unit, double amount,
               const std::vector<double>& seconds, double bound,
               Results& results) {
-  // A Result's bound is an upper one, so it is on the time per unit of work.
+  // A Result has an upper bound, so the row is the time per unit of work.
   std::vector<double> per_unit;
   for (double s : seconds) per_unit.push_back(s / amount);
   results.Add({.name = name,

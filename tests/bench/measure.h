@@ -1,5 +1,5 @@
-// What the benches of files and of the analysis measure with: seconds, memory,
-// and traces to measure on.
+// Tools for the benches of files and of the analysis: timing, memory, and
+// traces to measure on.
 #pragma once
 
 #include <stepscope/trace.h>
@@ -23,13 +23,13 @@ double Seconds(Work work) {
       .count();
 }
 
-// What is held after some work, and the most that was held meanwhile, above
-// before.
+// Memory that some work keeps, and its peak during the work, both above the
+// memory before.
 struct Memory {
   double kept_bytes = 0;
   double peak_bytes = 0;
 };
-// Before and after the work; the peak starts anew at each Begin.
+// Measures memory before and after the work. Each Begin() resets the peak.
 class MemoryMeter {
  public:
   MemoryMeter();
@@ -50,18 +50,18 @@ Trace ReadOrFail(const std::string& path);
 // "/a/b/owlv2_h100.json.gz" -> "owlv2_h100"
 std::string ShortName(const std::string& path);
 
-// All rows of all tables of events.
+// Returns the number of rows in all event tables.
 int64_t EventsOf(const Trace& trace);
 
-// A training run of about `events` rows: ops that nest, launches, kernels; no
-// steps.
+// Returns a training run of about `events` rows with nested ops, launches and
+// kernels, without steps.
 Trace MadeUp(int64_t events);
-// The steps of a recorded loop, one recording after the other until there are
-// `events` rows: the same loop, recorded for longer.
+// Repeats the steps of a recorded loop until there are `events` rows, as if the
+// loop had been recorded for longer.
 Trace Lengthened(const Trace& trace, int64_t events);
 
-// A row of `seconds` per unit of work, held against at least `bound` units per
-// second.
+// Adds a row of `seconds` per unit of work. The speed must be at least `bound`
+// units per second.
 void AddSpeed(const std::string& name, const std::string& unit, double amount,
               const std::vector<double>& seconds, double bound,
               Results& results);

@@ -1,6 +1,6 @@
-// nvtx_bench: what a pair of NVTX calls costs above an empty injection, in one
-// process, in turns; and how fast recorded pairs become rows. Exit 0 if every
-// bound is met, 3 if one is missed.
+// nvtx_bench: measures what a pair of NVTX calls costs compared with an empty
+// injection, alternately in one process, and how fast recorded pairs become
+// rows. Exits with 0 if every bound is met, and with 3 if one is missed.
 //
 //   nvtx_bench [FILE of JSON lines]
 #include <dlfcn.h>
@@ -34,7 +34,7 @@ double NsPerPair(Loop loop) {
   return std::chrono::duration<double, std::nano>(end - begin).count() / kPairs;
 }
 
-// The loop of a library whose first NVTX call happens now, under `injection`.
+// The loop of a library that makes its first NVTX call now, under `injection`.
 class Calls {
  public:
   Calls(const char* library, const char* injection)
@@ -54,7 +54,7 @@ class Calls {
   void* library_;
 };
 
-// A window of NVTX alone.
+// A window that records only NVTX.
 class Window {
  public:
   explicit Window(Collector& collector)
@@ -123,7 +123,8 @@ int Main(const std::string& out) {
   for (const char* loop : {"PushPop", "PushPopRegistered", "StartEnd"}) {
     AddRow(results, std::string("nvtx/") + loop, ours.Get(loop),
            empty.Get(loop), collector.get(), 60);
-    // One load each, beside a call that an empty injection costs, too.
+    // Without a window, our hook only loads a value; an empty injection costs
+    // the same call.
     AddRow(results, std::string("nvtx/") + loop + "/no-window", ours.Get(loop),
            empty.Get(loop), nullptr, 5);
   }

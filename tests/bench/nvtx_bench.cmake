@@ -1,4 +1,5 @@
-# What an NVTX pair costs: two libraries of one source, so that each has an NVTX of its own, one under an empty injection.
+# Measures what an NVTX pair costs: builds two libraries from one source, so that each has its own NVTX, one with an empty
+# injection.
 find_package(NvtxHeaders QUIET)
 if(NOT STEPSCOPE_WITH_NVTX)
   return()

@@ -1,4 +1,4 @@
-// Loops of NVTX calls, in a library with an NVTX of its own.
+// Loops of NVTX calls in a library with its own copy of NVTX.
 #include <nvtx3/nvToolsExt.h>
 
 extern "C" {
@@ -10,7 +10,7 @@ __attribute__((visibility("default"))) void PushPop(int pairs) {
   }
 }
 
-// As the Python package nvtx does it.
+// Makes the calls that the Python package nvtx makes.
 __attribute__((visibility("default"))) void PushPopRegistered(int pairs) {
   static const nvtxDomainHandle_t domain = nvtxDomainCreateA("bench");
   nvtxEventAttributes_t attributes = {};

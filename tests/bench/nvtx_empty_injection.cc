@@ -1,5 +1,5 @@
-// An injection that takes every call and does nothing: what NVTX itself costs
-// once any tool is there.
+// An injection that accepts every call and does nothing. Shows what NVTX itself
+// costs once a tool is loaded.
 #define NVTX_NO_IMPL
 #include <nvtx3/nvToolsExt.h>
 

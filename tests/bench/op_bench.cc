@@ -1,5 +1,5 @@
-// What recording one event costs: the workload's time per event with a
-// recorder, less the same without one.
+// Measures the cost of recording one event: the workload's time per event with
+// a recorder minus the time without one.
 #include <algorithm>
 #include <array>
 #include <chrono>
@@ -44,8 +44,8 @@ void RunOpRow(const OpRow& row, int rounds, Results& results) {
   results.Add(result);
 }
 
-// What a window costs before its first event: memory made ready, hooks
-// installed, the cost of an operator measured.
+// Measures what a window costs before its first event: preparing memory,
+// installing hooks, and measuring the cost of an operator.
 void RunOpenRow(int rounds, Results& results) {
   const RecordOptions options{.shapes = true, .memory = true};
   const auto seconds = [&](Recorder recorder) {
@@ -89,8 +89,8 @@ void RunOpRows(const BenchOptions& options, Results& results) {
       {"op_scope", {}, scopes, true, 0.4, {}},
       {"op_shapes", {.shapes = true}, adds(1), false, 0.4, {}},
       {"op_memory", {.memory = true}, adds(1), true, 0.45, {}},
-      // Beside the limits: a window that outgrows the memory made ready for it,
-      // and the operators and options of the sample, for sample_step.
+      // Rows without a limit: a window that outgrows its prepared memory, and
+      // the operators and options of the sample, for sample_step.
       {"op_plain_long",
        {},
        [] { return AddOps(1, 600000); },

@@ -1,18 +1,18 @@
-"""What recording adds to a Python program, beside torch.profiler.
+"""Measures what recording adds to a Python program, compared with torch.profiler.
 
 STEPSCOPE_NATIVE_DIR=build/default/lib PYTHONPATH=plugins/python python tests/bench/python_cost.py \
     [--rounds N] [--cpu] [--json FILE]
 
-The first program does nothing but call small operators, on one thread. Recorders take turns in blocks of 20 recorded steps;
-of each block the lower quartile counts, because other programs only make a step longer, and one block without a recorder
-belongs to each round. A step includes prof.step(). Ratios are of what is added, ours / torch.profiler's, in the median of
-the rounds, with 95 % by bootstrap over them.
+The first program only calls small operators on one thread. Recorders take turns in blocks of 20 recorded steps. The lower
+quartile of each block counts, because other programs only make a step longer. Each round has one block without a recorder. A
+step includes prof.step(). The ratios are of the added time, ours / torch.profiler's: medians over the rounds, with 95 %
+intervals by bootstrap over the rounds.
 
-The second one trains a small network on all cores: there a recorded step is compared with a plain one, and may be longer by
-3 %, or by the operators times what each adds to the first program.
+The second program trains a small network on all cores. A recorded step may be longer than a plain step by 3 %, or by the number
+of operators times the cost per operator in the first program.
 
-With --cpu, CPU time counts instead of wall time: of the training thread for steps, of the process for files. It is what can be
-measured while other programs use the machine. Exit status 3 if a bound is missed.
+With --cpu, CPU time counts instead of wall time: the training thread's for steps, the process's for files. This can also be
+measured while other programs use the machine. Exits with 3 if a bound is missed.
 """
 
 import argparse
@@ -32,7 +32,7 @@ import stepscope
 
 WARMUP, ACTIVE = 3, 20
 WAITING = 20000
-# (ours, torch.profiler's, at most)
+# (ours, torch.profiler's, maximum ratio)
 BOUNDS = [("ours", "torch", 0.35), ("ours, shapes", "torch, shapes", 0.4), ("ours, stacks", "torch, stacks", 0.4),
           ("ours, all", "torch, stacks", 0.4)]
 FILES_BOUND, WAITING_BOUND = 0.25, 0.005
@@ -41,7 +41,7 @@ step_clock = files_clock = time.perf_counter
 
 
 def training(width, batch, optimizer_options):
-    """A step of a network of 16 layers, which does the same on every call."""
+    """Returns a step of a network with 16 layers that does the same on every call."""
     layers = [layer for _ in range(16) for layer in (nn.Linear(width, width), nn.ReLU())]
     model = nn.Sequential(*layers)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01, **optimizer_options)
@@ -58,7 +58,7 @@ def training(width, batch, optimizer_options):
 
 
 class Block:
-    """The recorded steps of one window: us a step, and seconds from the last one to the files."""
+    """The recorded steps of one window: us per step, and seconds from the last step until the files are written."""
 
     def __init__(self, step: Callable[[], None], end_step: Callable[[], object], end: Callable[[], object]):
         times = []
@@ -109,7 +109,7 @@ RECORDERS = {
 
 
 def waiting_us():
-    """A step of a profile that waits for its window."""
+    """Measures a step of a profile that waits for its window."""
     with stepscope.profile(schedule=stepscope.schedule(wait=2 * WAITING), print_report=False) as prof:
         begin = step_clock()
         for _ in range(WAITING):
@@ -119,13 +119,13 @@ def waiting_us():
 
 
 def interval(values):
-    """95 % of the median, over rounds drawn anew."""
+    """Returns the 95 % bootstrap interval of the median over rounds."""
     drawn = sorted(statistics.median(random.choices(values, k=len(values))) for _ in range(2000))
     return drawn[50], drawn[1949]
 
 
 def told(what, values, bound, results):
-    """Prints a ratio beside its bound; whether it is met."""
+    """Prints a ratio with its bound. Returns True if the bound is met."""
     low, high = interval(values)
     middle = statistics.median(values)
     results[what] = {"ratio": middle, "low": low, "high": high, "bound": bound}
@@ -134,7 +134,7 @@ def told(what, values, bound, results):
 
 
 def in_turns(step, names, rounds):
-    """The blocks of each recorder, by round."""
+    """Returns each recorder's blocks, one per round."""
     blocks = {name: [] for name in names}
     for number in range(rounds + 1):
         for name in names:
@@ -148,14 +148,14 @@ def in_turns(step, names, rounds):
 
 
 def operators(step):
-    """How many a step calls, with its autograd nodes."""
+    """Returns the number of operators and autograd nodes in a step."""
     with torch.profiler.profile(activities=[ProfilerActivity.CPU]) as prof:
         step()
     return len(prof.events())
 
 
 def dispatching(rounds, results):
-    """The first program: whether all bounds are met, and what an operator costs with everything on, in us."""
+    """The first program. Returns whether all bounds are met, and the cost of an operator with everything on, in us."""
     torch.set_num_threads(1)
     step = training(16, 4, {"foreach": False})
     blocks = in_turns(step, list(RECORDERS), rounds)
@@ -176,7 +176,7 @@ def dispatching(rounds, results):
 
 
 def computing(threads, rounds, op_us, results):
-    """The second program: whether a recorded step is as long as it may be."""
+    """The second program. Returns True if a recorded step is not too long."""
     torch.set_num_threads(threads)
     step = training(256, 256, {})
     blocks = in_turns(step, ["off", "ours", "ours, all"], rounds)

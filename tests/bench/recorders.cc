@@ -17,7 +17,8 @@
 namespace stepscope::bench {
 namespace {
 
-// A benchmark whose subject does not work has no result.
+// Ends the benchmark on an error: without a working recorder there is no
+// result.
 template <typename Status>
 void Need(const Status& status) {
   if (status.ok()) return;
@@ -31,7 +32,7 @@ class Nothing : public RecorderScope {
   void StopAndKeep() override {}
 };
 
-// LibTorch keeps a table of all blocks for whoever wants memory events.
+// LibTorch keeps a table of all blocks as soon as a hook wants memory events.
 class EmptyMemoryHook : public c10::MemoryReportingInfoBase {
  public:
   void reportMemoryUsage(void*, int64_t, size_t, size_t, c10::Device) override {
@@ -151,7 +152,7 @@ class KinetoPrepared : public RecorderScope {
         config_, {torch::autograd::profiler::ActivityType::CPU});
   }
   ~KinetoPrepared() override {
-    // What was prepared has to be used before it can be prepared again.
+    // A prepared profiler must be used before it can be prepared again.
     torch::autograd::profiler::enableProfiler(
         config_, {torch::autograd::profiler::ActivityType::CPU});
     torch::autograd::profiler::disableProfiler();

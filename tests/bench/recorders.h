@@ -1,6 +1,7 @@
-// The recorders a benchmark compares: nothing, a RecordFunction callback that
-// does nothing (the least any recorder can cost), stepscope, and Kineto through
-// its C++ API; and the latter two before their windows.
+// The recorders that a benchmark compares: nothing, a RecordFunction callback
+// that does nothing (the least that any recorder can cost), stepscope, and
+// Kineto through its C++ API. The last two are also measured before their
+// windows.
 #pragma once
 
 #include <stepscope/clock.h>
@@ -24,18 +25,18 @@ enum class Recorder {
 struct RecordOptions {
   bool shapes = false;
   bool memory = false;
-  bool all_threads = false;  // Kineto records its own thread only unless told
+  bool all_threads = false;  // Kineto: not only its own thread
 };
 
-// Records from its making to its end.
+// Records from construction until one of the Stop functions.
 class RecorderScope {
  public:
   virtual ~RecorderScope() = default;
 
-  // Ends the recording and turns it into one plain Chrome file at `path`.
+  // Ends the recording and writes it to one uncompressed Chrome file at `path`.
   // Returns when the file is complete.
   virtual void StopAndExport(const std::string& path) = 0;
-  // Ends the recording and keeps what it holds in memory, for its size.
+  // Ends the recording and keeps it in memory, to measure its size.
   virtual void StopAndKeep() = 0;
 };
 

@@ -38,7 +38,7 @@ std::string Cell(std::optional<double> value) {
   return text;
 }
 
-// None where there is nothing to divide by: not measured, zero, or noise.
+// Returns nothing if `other` was not measured, is zero, or is noise below zero.
 std::optional<double> Over(double ours, std::optional<double> other) {
   if (!other.has_value() || *other <= 0) return std::nullopt;
   return ours / *other;

@@ -1,4 +1,5 @@
-// Results: one line of a table on stdout and one JSON object a line in a file.
+// Results: prints one table line per row to stdout, and writes one JSON object
+// per line to a file.
 #pragma once
 
 #include <cstdio>
@@ -10,25 +11,25 @@
 namespace stepscope::bench {
 
 double Median(std::vector<double> values);
-// The distance between the quartiles, over the median's absolute value.
+// Returns the distance between the quartiles divided by the absolute median.
 double Spread(std::vector<double> values);
 
 struct Result {
   std::string name;
   std::string unit;
-  double ours = 0;  // medians
+  double ours = 0;  // median, as is peer
   std::optional<double> peer = {};
   std::optional<double> limit = {};
   int repetitions = 0;
   double spread = 0;  // of ours
-  // What `ours / peer` must not exceed, or ours itself.
+  // Upper bound of `ours / peer`, or of `ours` itself.
   std::optional<double> bound = {};
   bool bound_is_absolute = false;
-  // What `ours / limit` must not exceed.
+  // Upper bound of `ours / limit`.
   std::optional<double> bound_of_limit = {};
 };
 
-// Prints and writes; counts what misses its bound.
+// Prints and writes rows, and counts missed bounds.
 class Results {
  public:
   explicit Results(const std::string& path);
@@ -37,11 +38,11 @@ class Results {
   Results& operator=(const Results&) = delete;
 
   void Add(const Result& result);
-  // Says why a row is not there; counts as missed.
+  // Says why a row is missing. Counts as a missed bound.
   void Skip(const std::string& name, const std::string& why);
 
   int missed() const { return missed_; }
-  // A row that was added; null if there is none of that name.
+  // Returns the row of this name; null if there is none.
   const Result* row(const std::string& name) const {
     const auto it = rows_.find(name);
     return it == rows_.end() ? nullptr : &it->second;

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# Builds the benchmarks and the sample in Release, records the sample once for its events per step, prints the table of what
-# recording costs beside Kineto, and writes build/bench/results.jsonl. Exit 3 if a bound is missed: repeat on a quiet machine.
-# Then reads and writes trace files (speed, and memory above the Trace) and analyses them, beside HTA on the same files;
-# STEPSCOPE_BENCH_MILLIONS=10 for ten million events.
+# Builds the benchmarks and the sample in Release, records the sample once to count its events per step, prints a table that
+# compares recording cost with Kineto's, and writes build/bench/results.jsonl. Exits with 3 if a bound is missed: repeat on a
+# quiet machine. Then measures reading, writing and analysing trace files (speed, and memory above the Trace), and compares with
+# HTA on the same files; STEPSCOPE_BENCH_MILLIONS=10 uses ten million events.
 #   bash tests/bench/run.sh [--rounds N] [--only PREFIX]
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/../../cmake/setup.sh"

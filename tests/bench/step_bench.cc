@@ -1,7 +1,7 @@
-// What recording costs one step of the ResNet-18 sample: the cost per event
-// times the events of a step, and what each window and each step cost once,
-// over the step's time. Differences of step times would drown in their own
-// noise.
+// Computes what recording costs per step of the ResNet-18 sample: the cost per
+// event times the events of a step, plus the fixed costs per window and per
+// step, divided by the step's time. A direct difference of step times would be
+// smaller than the noise.
 #include <stepscope/profile.h>
 #include <stepscope/read.h>
 
@@ -21,11 +21,12 @@
 namespace stepscope::bench {
 namespace {
 
-// Means over the steps of a recorded run, but for the time: a median.
+// Means over the steps of a recorded run, except for the time, which is the
+// median.
 struct SampleStep {
   double events = 0;  // operators, autograd nodes and ranges
   double allocations = 0;
-  double steps = 0;  // in the window
+  double steps = 0;  // steps in the window
   double ns = 0;
 };
 
@@ -56,7 +57,7 @@ double StepNs(Profile& profile, int steps) {
   return passed.count() / steps;
 }
 
-// One Step() of a Profile that waits.
+// Returns the time of one Step() of a Profile in its wait steps.
 double WaitingStepNs() {
   Profile profile(
       {.name = "bench", .schedule = {.wait = 1000000}, .print_report = false});
@@ -64,9 +65,9 @@ double WaitingStepNs() {
   return StepNs(profile, 1000);
 }
 
-// What timing a step of the whole run costs: Step() after the last window, with
-// every collector gone. The steps are far shorter than any real one, so blocks
-// of them are folded as often as they can be.
+// Measures what timing a step of the whole run costs: Step() after the last
+// window, when all collectors have stopped. These steps are far shorter than
+// real ones, so the timer folds blocks of steps as often as it ever will.
 void RunWholeRunRow(int rounds, Results& results) {
   constexpr double kMostNs = 100;
   ProfileOptions options{.name = "bench",
@@ -87,8 +88,9 @@ void RunWholeRunRow(int rounds, Results& results) {
                .bound_of_limit = 1});
 }
 
-// Per operator, with a session in its wait steps and with Kineto prepared but
-// not started. A median of ours below zero says that it drowns in noise.
+// Measures the cost per operator of a session in its wait steps and of a
+// prepared Kineto that has not started. A median below zero means that our cost
+// is below the noise.
 void RunOutsideRow(const SampleStep& sample, int rounds, Results& results) {
   constexpr std::array kRecorders = {Recorder::kOursWaiting,
                                      Recorder::kKinetoPrepared};
@@ -137,7 +139,8 @@ void RunStepRows(const BenchOptions& options, Results& results) {
     results.Skip("sample_step", "it needs op_sample");
     return;
   }
-  // The window is opened when warm-up begins: window_open, no active step pays.
+  // The window opens when warm-up starts (row window_open), so no active step
+  // pays for it.
   const auto of_step = [&](double event_ns) {
     return event_ns * sample->events / sample->ns;
   };

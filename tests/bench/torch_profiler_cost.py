@@ -1,9 +1,9 @@
-"""What torch.profiler adds to a training step, per recorded event, beside what its own file shows of it.
+"""Measures what torch.profiler adds to a training step per recorded event, compared with the cost that its own file shows.
 
 python tests/bench/torch_profiler_cost.py [--rounds N] [PROGRAM ...]
 
-Steps with and without the profiler alternate in blocks; of each block the lower quartile counts, because other programs
-only make a step longer. The columns:
+Blocks of steps with and without the profiler alternate. The lower quartile of each block counts, because other programs only
+make a step longer. The columns:
 
   off, on     one step without and with the profiler, us
   per op      what the profiler adds, divided by the recorded operators (and Python frames) of a step
@@ -33,7 +33,7 @@ SETTINGS = {
 
 
 def training(model, loss_of, optimizer=torch.optim.SGD):
-    """A step that trains `model`."""
+    """Returns a step that trains `model`."""
     update = optimizer(model.parameters(), lr=0.01)
 
     def step():
@@ -93,7 +93,7 @@ def quartile(times):
 
 
 def timed(step, after=lambda: None):
-    """Times of STEPS steps; `after` is called between them and not timed."""
+    """Returns the times of STEPS steps. `after` is called between them and is not timed."""
     times = []
     for _ in range(STEPS):
         begin = time.perf_counter()
@@ -115,7 +115,7 @@ def recorded(step, settings, path):
 
 
 def read(path):
-    """Events per step by category, and the spacing of operators in us."""
+    """Returns the events per step by category, and the spacing of operators in us."""
     with open(path, encoding="utf-8") as file:
         events = [e for e in json.load(file)["traceEvents"] if e.get("cat") in ("cpu_op", "python_function")]
     ops = sorted((e["tid"], e["ts"], -e["dur"]) for e in events if e["cat"] == "cpu_op")

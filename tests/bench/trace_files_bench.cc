@@ -1,8 +1,9 @@
-// Reading and writing trace files: speed, and memory above the Trace. Prints a
-// line per row and one JSON object a line; exit 3 if a bound is missed.
+// Measures reading and writing trace files: the speed, and the memory above the
+// Trace. Prints one line per row and writes one JSON object per line. Exits
+// with 3 if a bound is missed.
 //   trace_files_bench [--out FILE] [--scratch DIR] [--events MILLIONS]
 //       [--hta FILE] TRACE...
-// TRACE: files of torch.profiler; each is read plain, from the page cache.
+// TRACE: files of torch.profiler, read uncompressed from the page cache.
 #include <stepscope/export.h>
 #include <zlib.h>
 
@@ -28,7 +29,7 @@ void WriteOrFail(const Trace& trace, Format format, const std::string& path) {
   if (!written.ok()) Fail(std::string(written.message()));
 }
 
-// A plain copy of a file that may be gzipped.
+// Writes an uncompressed copy of a file that may be gzipped.
 std::string Plain(const std::string& path, const std::string& scratch) {
   const std::string plain = scratch + "/plain.json";
   gzFile in = gzopen(path.c_str(), "rb");
@@ -51,7 +52,7 @@ void ReadRows(const std::string& path, const std::string& scratch,
   std::vector<double> seconds;
   for (int round = 0; round <= kRounds; ++round) {
     const double s = Seconds([&] { ReadOrFail(plain); });
-    if (round > 0) seconds.push_back(s);  // the first warms the page cache
+    if (round > 0) seconds.push_back(s);  // round 0 warms the page cache
   }
   AddSpeed("read_" + ShortName(path), "MB", size / kMb, seconds, 200, results);
   if (const auto times = hta.Of(ShortName(path))) {

@@ -11,7 +11,8 @@ std::vector<std::vector<double>> AddedNs(
   std::vector<double> ns(turns.size());
   for (int round = -1; round < rounds; ++round) {
     for (size_t i = 0; i < turns.size(); ++i) {
-      // Each round starts with another one, so that none is always first.
+      // Each round starts with a different recorder, so that none is always
+      // first.
       const size_t at = (i + static_cast<size_t>(round + 1)) % turns.size();
       const auto scope = Start(turns[at], options);
       ns[at] = ns_per_event();

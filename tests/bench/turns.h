@@ -1,5 +1,5 @@
-// What recorders add to a workload: all of them in turn in every round, so that
-// whatever else the machine does meets all alike.
+// Measures what recorders add to a workload. Every round runs all recorders in
+// turn, so that other load on the machine affects all of them alike.
 #pragma once
 
 #include <functional>
@@ -10,9 +10,9 @@
 
 namespace stepscope::bench {
 
-// For each recorder, `rounds` differences between `ns_per_event` with it and
-// without one. The first round warms up and is not among them. A difference may
-// be below zero: noise is left in.
+// Returns for each recorder `rounds` differences between `ns_per_event` with
+// and without it. An extra first round warms up and is dropped. Differences may
+// be negative, because noise is not removed.
 std::vector<std::vector<double>> AddedNs(
     std::span<const Recorder> recorders, const RecordOptions& options,
     int rounds, const std::function<double()>& ns_per_event);

@@ -48,7 +48,8 @@ struct Half {
   }
 };
 
-// The events a recorder sees while `run` runs, on all threads.
+// Returns the number of events on all threads that a recorder sees during
+// `run`.
 int64_t EventsOf(const std::function<void()>& run) {
   static std::atomic<int64_t> events;
   events = 0;
@@ -58,7 +59,7 @@ int64_t EventsOf(const std::function<void()>& run) {
         ++events;
         return nullptr;
       }));
-  run();  // once, so that all is as it stays
+  run();  // warms up
   events = 0;
   run();
   at::removeCallback(handle);
@@ -96,7 +97,7 @@ double BackwardPasses(int passes) {
     const at::Tensor gradient = at::ones({4, 8});
     const double begin = CpuNs();
     torch::autograd::backward({y}, {gradient});
-    if (pass >= 0) ns += CpuNs() - begin;  // the first one warms up
+    if (pass >= 0) ns += CpuNs() - begin;  // pass -1 warms up
   }
   return ns / (3.0 * kLinks * passes);
 }
@@ -111,7 +112,7 @@ double ResidualBlocks(int passes) {
     torch::autograd::backward({loss}, {});
   };
   static const int64_t events = EventsOf(pass);
-  pass();  // the gradients are there from now on
+  pass();  // gradients exist from now on
   const double begin = CpuNs();
   for (int i = 0; i < passes; ++i) pass();
   return (CpuNs() - begin) / static_cast<double>(events * passes);

@@ -1,23 +1,23 @@
-// What the recorders are made to record. Each returns the CPU time its threads
-// took per event, in nanoseconds: CPU time, because the threads share cores
-// with each other and with whatever else the machine does.
+// The workloads that the recorders record. Each returns the CPU time of its
+// threads per event in ns. CPU time, because the threads share cores with each
+// other and with other programs.
 #pragma once
 
 namespace stepscope::bench {
 
-// at::add on 4 x 8 floats, `ops` times on each of `threads` threads.
+// Runs at::add on 4 x 8 floats `ops` times on each of `threads` threads.
 double AddOps(int threads, int ops);
 
-// A backward pass over a chain of negations; per recorded event, of which each
-// link has three (the engine's range, the node, its operator).
+// Runs backward passes over a chain of negations. Each link has three recorded
+// events: the engine's range, the node, and its operator.
 double BackwardPasses(int passes);
 
-// The forward and backward pass of a residual block as ResNet-18 has them (two
-// convolutions, two batch norms, a ReLU after each), on 1 x 8 x 4 x 4 floats;
-// per recorded event.
+// Runs forward and backward passes of a residual block like ResNet-18's (two
+// convolutions and two batch norms, each followed by a ReLU) on 1 x 8 x 4 x 4
+// floats.
 double ResidualBlocks(int passes);
 
-// User scopes, each with a name not seen before.
+// Opens user scopes, each with a new name.
 double UserScopes(int scopes);
 
 }  // namespace stepscope::bench

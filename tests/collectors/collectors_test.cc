@@ -1,4 +1,4 @@
-// The list of sources, which is the same in every build.
+// Tests the list of sources, which is the same in every build.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <stepscope/collectors.h>
@@ -13,7 +13,7 @@ namespace {
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-// Sources that need LibTorch, and whether this build has it.
+// Whether this build has the sources that need LibTorch.
 constexpr bool kWithTorch = STEPSCOPE_TEST_WITH_TORCH;
 
 std::string Message(const absl::Status& status) {

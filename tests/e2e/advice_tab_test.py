@@ -1,11 +1,11 @@
-"""TensorBoard's tab "Advice" in headless Chromium, with nothing to reach but this machine.
+"""Tests TensorBoard's tab "Advice" in headless Chromium, without network access.
 
     pytest tests/e2e/advice_tab_test.py
 
-Needs tests/e2e/requirements.txt and a chromium on the PATH. Environment:
-    STEPSCOPE_MAKE_LOGDIR   the make_logdir binary; build/default/bin's if it is not set
-    STEPSCOPE_NATIVE_DIR    the folder of libstepscope_core.so; build/default/lib if it is not set
-    STEPSCOPE_PAGES         where pictures are left to be looked at; none are taken if it is not set
+Needs tests/e2e/requirements.txt and chromium on the PATH. Environment variables:
+    STEPSCOPE_MAKE_LOGDIR   the make_logdir binary; default: build/default/bin's
+    STEPSCOPE_NATIVE_DIR    the folder of libstepscope_core.so; default: build/default/lib
+    STEPSCOPE_PAGES         a folder for screenshots; default: none are taken
 """
 
 import contextlib
@@ -36,7 +36,7 @@ WRITTEN = """<!doctype html><title>report</title><p id="says">page of the profil
 
 @pytest.fixture(scope="module")
 def simulated(tmp_path_factory):
-    """Runs as a profile writes them: one process with a GPU, and two ranks."""
+    """Runs in the form that a profile writes: one process with a GPU, and two ranks."""
     for needed in (MAKE_LOGDIR, NATIVE / "libstepscope_core.so"):
         if not needed.exists():
             pytest.skip(f"{needed} is not built")
@@ -47,13 +47,13 @@ def simulated(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def server(simulated, tmp_path_factory):
-    """TensorBoard on a log directory of two experiments; its address and the directory."""
+    """TensorBoard on a log directory with two experiments. Returns its address and the directory."""
     pytest.importorskip("tensorboard")
     folder = tmp_path_factory.mktemp("advice")
     logs = folder / "logs"
     shutil.copytree(simulated / "gpu", logs / "one")
     shutil.copytree(simulated / "ranks", logs / "ranks")
-    # A folder may have any name: that of stepscope, and that of the PyTorch plugin.
+    # A folder may have any name, such as stepscope's or the PyTorch plugin's.
     (run,) = (logs / "ranks/stepscope").iterdir()
     for folder_of_run in (run, logs / "ranks" / run.name):
         folder_of_run.rename(folder_of_run.with_name(f"{HOSTILE}_2026_01_31_14_05_09"))
@@ -65,7 +65,7 @@ def server(simulated, tmp_path_factory):
     (folder / "outside/secret.json.gz").write_bytes(next(logs.glob("one/stepscope/*/c0/trace/*")).read_bytes())
     (logs / "linked").mkdir()
     (logs / "linked/secret.json.gz").symlink_to(folder / "outside/secret.json.gz")
-    # What pip writes of the package, and TensorBoard looks for.
+    # The package's files that pip writes and TensorBoard looks for.
     about = folder / "site/stepscope-0.dist-info"
     about.mkdir(parents=True)
     (about / "METADATA").write_text("Metadata-Version: 2.1\nName: stepscope\nVersion: 0\n")
@@ -107,13 +107,13 @@ def picture(page, name):
 
 
 def loaded(page):
-    """Waits for the report that was asked for: the frame is empty until then."""
+    """Waits for the requested report; until then the frame is empty."""
     page.wait_for_function("() => document.querySelector('#status').hidden", timeout=120_000)
 
 
 @contextlib.contextmanager
 def tab(server):
-    """The tab's own frame in a browser, and what it logged as an error."""
+    """Opens the tab's own frame in a browser. Returns also the errors that it logged."""
     errors = []
     with local_browser.page() as (page, refused):
         page.on("console", lambda message: errors.append(message.text) if message.type == "error" else None)

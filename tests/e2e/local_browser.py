@@ -1,4 +1,4 @@
-"""A headless Chromium that reaches nothing but this machine."""
+"""A headless Chromium without network access."""
 
 import contextlib
 import shutil
@@ -8,7 +8,7 @@ import pytest
 
 @contextlib.contextmanager
 def page(**options):
-    """A page, and the addresses outside this machine that were asked for, all of them refused."""
+    """Opens a page. Returns also the requested addresses outside this machine, all of which were refused."""
     sync_api = pytest.importorskip("playwright.sync_api")
     chromium = shutil.which("chromium") or shutil.which("chromium-browser")
     if not chromium:

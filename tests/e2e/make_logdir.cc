@@ -1,11 +1,11 @@
-// make_logdir DIR [TRACE...]: log directories laid out as a Profile would, for
-// the viewers to open. Prints, as JSON, what they must show.
+// make_logdir DIR [TRACE...]: writes log directories with the layout of a
+// Profile, for the viewers to open. Prints what they must show as JSON.
 //
 //   DIR/cpu     simulated training, one process, no GPU
 //   DIR/gpu     one process, one GPU
 //   DIR/ranks   two ranks with a GPU each and an all-reduce per step
 //   DIR/random  made-up rows of every kind, hostile names included
-//   DIR/NAME    of each TRACE, its file name up to the first dot
+//   DIR/NAME    one per TRACE; NAME is its file name up to the first dot
 #include <stepscope/export.h>
 #include <stepscope/logdir.h>
 #include <stepscope/read.h>
@@ -28,7 +28,8 @@ namespace fs = std::filesystem;
 
 constexpr char kRun[] = "2025_11_21_04_40_00";
 
-// Writes the three files of one rank. False, with a message, if one fails.
+// Writes the three files of one rank. Returns false and prints a message on
+// failure.
 bool WriteRank(const Trace& trace, const std::string& log_dir) {
   const int64_t begin_ns = trace.run().window_begin_ns;
   const std::vector<Annotation> annotations = {

@@ -1,11 +1,11 @@
-"""Opens the pages of TensorBoard for a GPU run in headless Chromium and reads what stands on them.
+"""Opens TensorBoard's pages for a GPU run in headless Chromium and reads their text.
 
     pytest tests/e2e/pages_test.py
 
-The run is a simulated job of two ranks, so that every view has something to show. Needs tests/e2e/requirements.txt and a
-chromium on the PATH; nothing is fetched (screenshot.py tells how). Environment:
-    STEPSCOPE_MAKE_LOGDIR   the make_logdir binary; build/default/bin's if it is not set
-    STEPSCOPE_PAGES         where the pictures are left to be looked at; a temporary folder if it is not set
+The run is a simulated job of two ranks, so that every view has something to show. Needs tests/e2e/requirements.txt and
+chromium on the PATH; nothing is downloaded (see screenshot.py). Environment variables:
+    STEPSCOPE_MAKE_LOGDIR   the make_logdir binary; default: build/default/bin's
+    STEPSCOPE_PAGES         a folder for screenshots; default: a temporary folder
 """
 
 import os
@@ -19,7 +19,7 @@ import pytest
 HERE = pathlib.Path(__file__).parent
 MAKE_LOGDIR = pathlib.Path(os.environ.get("STEPSCOPE_MAKE_LOGDIR") or HERE.parents[1] / "build/default/bin/make_logdir")
 
-# What must stand on each page.
+# Text that each page must contain.
 PAGES = {
     "xprof_overview": ["Average Step Time", "sync-data-loading", "Nvidia GPU (Hopper)"],
     "xprof_input": ["26.8% of the total step time sampled is waiting for input", "Host-side analysis details"],

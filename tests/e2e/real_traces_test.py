@@ -1,13 +1,13 @@
-"""Opens recorded GPU traces, read and written again by us, with the viewers.
+"""Opens recorded GPU traces, which we read and wrote again, with the viewers.
 
     pytest tests/e2e/real_traces_test.py
 
-What each viewer shows must equal what we count (make_logdir prints it) and what a script that shares no code with us
-counted in the files (stats.json). Needs tests/e2e/requirements.txt. Environment:
-    STEPSCOPE_MAKE_LOGDIR   the make_logdir binary; build/default/bin's if it is not set
-    STEPSCOPE_TRACES        folder of the recorded traces; ../shared/traces if it is not set; those of tests/data
-                            are there anyhow, the others are skipped without
-    STEPSCOPE_TORCH_PYTHON  a Python with torch, for torch's own reader of traces; .venv's if it is not set
+The viewers must show the same numbers as make_logdir prints and as a script that shares no code with us counted in the files
+(stats.json). Needs tests/e2e/requirements.txt. Environment variables:
+    STEPSCOPE_MAKE_LOGDIR   the make_logdir binary; default: build/default/bin's
+    STEPSCOPE_TRACES        folder of the recorded traces; default: ../shared/traces. The traces in tests/data are always
+                            tested; the others are skipped without this folder
+    STEPSCOPE_TORCH_PYTHON  a Python with torch, for torch's own reader of traces; default: .venv's
 """
 
 import functools
@@ -38,19 +38,19 @@ def path_of(name):
     return next((folder / FILES[name] for folder in (TRACES, COMMITTED) if (folder / FILES[name]).exists()), None)
 
 
-ROUNDED_MS = 0.051  # XProf's overview shows tenths of a millisecond
+ROUNDED_MS = 0.051  # XProf's overview shows tenths of a ms
 ROUNDED_PCT = 0.011
 
 
 def run_tool(name, *args, may_complain=False):
-    """Runs a tool of tests/tools; gives its JSON and fails on its errors."""
+    """Runs a tool of tests/tools and returns its JSON. Fails on the tool's errors."""
     done = subprocess.run([sys.executable, TOOLS / name, *map(str, args)], capture_output=True, text=True, timeout=600)
     assert done.returncode == 0 or (may_complain and done.returncode == 1), f"{name} {args}:\n{done.stderr}"
     return json.loads(done.stdout)
 
 
 class Run:
-    """One trace: its log directory, our figures, those of stats.json, and what each viewer says (asked once)."""
+    """One trace: its log directory, our numbers, those of stats.json, and each viewer's answers (requested once)."""
 
     def __init__(self, folder, ours, theirs):
         self.folder = folder
@@ -115,7 +115,7 @@ class TestXProf:
     def test_kernel_stats_has_every_kernel_and_its_time(self, run):
         stats = run.xprof["kernel_stats"]
         assert stats["launches"] == run.ours["kernels"]
-        # A kernel of no length lasts 1 ns there.
+        # XProf shows a kernel of length 0 as 1 ns.
         assert stats["total_ms"] * 1000 == pytest.approx(run.ours["kernel_sum_us"], abs=2)
         assert stats["occupancy_pct_time_weighted"] == pytest.approx(run.ours["occupancy_pct"], abs=0.01)
 
@@ -153,7 +153,7 @@ class TestXProf:
         exposed_ms = run.ours["collective_exposed_us"] / 1000 / run.steps["steps"]
         if page["step_count"] != run.steps["steps"]:
             pytest.skip("of more than 5 steps XProf's charts drop the first and the last")
-        # Copies and memsets beside a collective count for it in XProf and not in ours.
+        # XProf counts copies and memsets during a collective towards it; we do not.
         assert page["collectives_ms_avg"] == pytest.approx(exposed_ms, rel=0.01, abs=ROUNDED_MS)
 
     def test_waits_for_data_are_input(self, run):
@@ -161,7 +161,7 @@ class TestXProf:
             pytest.skip("its steps do not wait for data")
         page = run.xprof["overview_page"]
         assert "HIGHLY input-bound" in page["conclusion"]
-        # What the GPU works meanwhile hides the wait.
+        # GPU work at the same time hides the wait.
         assert 0.3 * run.steps["loader_ms"] < page["input_ms_avg"] < 1.05 * run.steps["loader_ms"]
 
     def test_memory_page_has_our_peak(self, run):
@@ -186,7 +186,7 @@ class TestPyTorchPlugin:
     def test_occupancy_and_sm_efficiency_are_shown(self, run):
         (gpu,) = [gpu for gpu in run.plugin["gpus"] if str(gpu["gpu"]) == run.device[3:]]
         shown = float(gpu["Est. Achieved Occupancy"].split()[0])
-        # It reads whole percents.
+        # The plugin reads whole percents.
         assert shown == pytest.approx(run.ours["occupancy_pct"], abs=0.6)
         assert 0 < float(gpu["Est. SM Efficiency"].split()[0]) <= run.plugin["gpu_utilization_pct"][run.device[3:]]
 
@@ -232,7 +232,7 @@ class TestHolisticTraceAnalysis:
         assert row["compute_time(us)"] + row["non_compute_time(us)"] == pytest.approx(run.ours["gpu_busy_us"], abs=0.1)
 
     def test_kernel_breakdown_has_our_sums(self, run):
-        # Top kernels of each type, and the others: all time of the GPU.
+        # The top kernels of each type and the others add up to the GPU's time.
         rows = run.hta["kernel_breakdown"]["kernels"]
         kernels = sum(row["sum (us)"] for row in rows if row["kernel_type"] != "MEMORY")
         assert kernels == pytest.approx(run.ours["kernel_sum_us"], abs=1)
@@ -248,7 +248,7 @@ class TestHolisticTraceAnalysis:
 
 class TestTorch:
     def test_its_own_reader_lists_the_kernels(self, runs, tmp_path):
-        """torch._inductor.analysis.profile_analysis wants unique ids, an op for each kernel, and the kernel's name."""
+        """torch._inductor.analysis.profile_analysis needs unique IDs, an op for each kernel, and the kernel's name."""
         python = pathlib.Path(os.environ.get("STEPSCOPE_TORCH_PYTHON") or ROOT / ".venv/bin/python")
         if not python.exists():
             pytest.skip("no Python with torch; set STEPSCOPE_TORCH_PYTHON")

@@ -1,4 +1,4 @@
-"""Trains a small residual network on the CPU and records it as the Python package does, with all that viewers show.
+"""Trains a small residual network on the CPU and records it with the Python package, with everything that viewers show.
 
     record_resnet.py LOG_DIR
 """

@@ -1,11 +1,11 @@
-"""Opens pages of `stepscope report` in headless Chromium with the network blocked, and reads what stands on them.
+"""Opens pages of `stepscope report` in headless Chromium without network access, and reads their text.
 
     pytest tests/e2e/report_page_test.py
 
-Needs tests/e2e/requirements.txt and a chromium on the PATH. Environment:
-    STEPSCOPE_BIN           folder of `stepscope` and `make_logdir`; build/default/bin if it is not set
-    STEPSCOPE_TRACES        folder of the recorded traces; ../shared/traces if it is not set; those of tests/data are opened always
-    STEPSCOPE_REPORT_PAGES  where the pages and their pictures are left to be looked at; a temporary folder if it is not set
+Needs tests/e2e/requirements.txt and chromium on the PATH. Environment variables:
+    STEPSCOPE_BIN           folder of `stepscope` and `make_logdir`; default: build/default/bin
+    STEPSCOPE_TRACES        folder of the recorded traces; default: ../shared/traces. Those in tests/data are always opened
+    STEPSCOPE_REPORT_PAGES  a folder for the pages and screenshots; default: a temporary folder
 """
 
 import gzip
@@ -26,7 +26,7 @@ TRACES = pathlib.Path(os.environ.get("STEPSCOPE_TRACES") or ROOT.parent / "share
 OWN = ROOT / "tests/data/traces"
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 
-# What axe-core's rules find on a page that is accessible: nothing. Only rules about a page as a whole.
+# axe-core's rules must find nothing. Only rules for a whole page are used.
 AXE_TAGS = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "best-practice"]
 
 
@@ -37,7 +37,7 @@ def stepscope(*words):
 
 
 def recorded():
-    """Every trace and folder of ranks that is at hand, by name."""
+    """Returns every available trace and folder of ranks by name."""
     found = {}
     for folder in (OWN, TRACES):
         for path in sorted(folder.glob("*")) + sorted(folder.glob("edges/*")) + sorted(folder.glob("xplane/*")):
@@ -61,14 +61,14 @@ def folder(tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def simulated(folder):
-    """Log directories of simulated runs: cpu, gpu, ranks, random."""
+    """Returns log directories of simulated runs: cpu, gpu, ranks, random."""
     logs = folder / "logs"
     if not logs.exists():
         subprocess.run([BIN / "make_logdir", logs], check=True, stdout=subprocess.DEVNULL)
     return logs
 
 
-@pytest.fixture(scope="module")  # Playwright runs once in a process: other files start it, too
+@pytest.fixture(scope="module")  # a process can run Playwright only once, and other files start it, too
 def chromium(folder):
     with playwright.sync_playwright() as p:
         browser = p.chromium.launch(executable_path=CHROMIUM, headless=True, args=["--no-sandbox", "--disable-dev-shm-usage"])
@@ -77,7 +77,7 @@ def chromium(folder):
 
 
 class Opened:
-    """A page in the browser; everything that it asked for or complained about."""
+    """A page in the browser, with all of its requests and console errors."""
 
     def __init__(self, browser, file, width=1280, **options):
         self.requests, self.complaints = [], []
@@ -110,7 +110,7 @@ def make(folder, name, *paths, words=()):
 
 
 def figures(page):
-    """What stands on the page under each key of the report's JSON; the attribute data-value where the text is a difference."""
+    """Returns the page's text for each key of the report's JSON, or the attribute data-value if the text is a difference."""
     return page.evaluate("""() => [...document.querySelectorAll('[data-figure]')].map(
         (one) => [one.dataset.figure, one.dataset.value || one.textContent])""")
 
@@ -129,7 +129,7 @@ def check_figures(found, report):
     assert found
     for key, text in found:
         exact, shown = value_at(report, key), number(text)
-        # Three digits, at most two decimals.
+        # The page shows three digits and at most two decimals.
         assert shown == pytest.approx(exact, rel=6e-3, abs=6e-3), (key, text, exact)
 
 
@@ -164,7 +164,7 @@ def test_a_simulated_run_opens_offline(folder, chromium, simulated, kind):
             opened.page.emulate_media(color_scheme=theme)
             opened.page.set_viewport_size({"width": width, "height": 900})
             opened.page.screenshot(path=folder / f"simulated_{kind}_{theme}_{width}.png", full_page=True)
-            if width == 360:  # nothing but tables scrolls sideways
+            if width == 360:  # only tables may scroll sideways
                 assert opened.page.evaluate("document.documentElement.scrollWidth") <= 360
         opened.check(file)
 
@@ -176,7 +176,7 @@ def test_two_runs_are_compared(folder, chromium):
     with Opened(chromium, file) as opened:
         check_figures(figures(opened.page), comparison)
         text = opened.page.inner_text("main")
-        # Of the downloads, which are pinned as well, there is a bound only.
+        # The downloads are pinned as well, but their gain is only a bound.
         assert comparison["predicted_kind"] == "bound"
         assert "after, measured" in text and "after, at best" in text
         assert comparison["kernels"][0]["name"] in opened.page.evaluate("document.body.textContent")
@@ -191,7 +191,7 @@ HOSTILE = [
 
 
 def hostile_trace(path):
-    """Four steps of ops, kernels and copies with such names."""
+    """Returns four steps of ops, kernels and copies with such names."""
     events = [{"ph": "M", "name": "process_name", "pid": 1, "tid": 0, "args": {"name": HOSTILE[0]}}]
     for step in range(4):
         base = 1000 + step * 100_000
@@ -216,13 +216,13 @@ def test_hostile_names_harm_nobody(folder, chromium, tmp_path):
     file = make(folder, "hostile", trace)
     assert file.stat().st_size <= 600_000
     with Opened(chromium, file) as opened:
-        # Only what base.js and the writer make: no element comes from a name.
+        # Only base.js and the writer make elements; none comes from a name.
         assert opened.page.locator("script").count() == 4
         assert opened.page.locator("img").count() == 0
         text = opened.page.evaluate("document.body.textContent")
         for name in HOSTILE[:6]:
             assert name in text
-        # The table sorts and filters them like any other.
+        # The table sorts and filters such names like any others.
         opened.page.locator("#tables input[type=search]").first.fill("onerror")
         assert opened.page.locator("#tables tbody").first.locator("tr").count() == 1
         opened.page.screenshot(path=folder / "hostile.png", full_page=True)
@@ -230,7 +230,7 @@ def test_hostile_names_harm_nobody(folder, chromium, tmp_path):
 
 
 def test_the_policy_stops_what_the_writer_would_miss(folder, chromium):
-    """A script of somebody else in the file, as if an escape had failed, does not run and sends nothing."""
+    """A foreign script in the file, as if escaping had failed, does not run and sends nothing."""
     file = make(folder, "policy", OWN / "toy_mi250.json.gz")
     text = file.read_text().replace("</body>", "<script>document.title = 'run'</script><img src='http://127.0.0.1:9/x' "
                                     "onerror=\"document.title = 'run'\"><a id=x onclick=\"document.title = 'run'\">a</a></body>")
@@ -262,7 +262,7 @@ def test_tables_sort_and_filter_by_keyboard(folder, chromium):
         tabs.first.focus()
         page.keyboard.press("ArrowRight")
         assert tabs.nth(1).get_attribute("aria-selected") == "true"
-        # A drawing is read with the arrow keys.
+        # The arrow keys move through a drawing.
         page.locator("#step .lane-box:visible").first.focus()
         page.keyboard.press("ArrowRight")
         assert page.locator("#step .readout:visible").first.inner_text().startswith("critical path: ")
@@ -288,7 +288,7 @@ def test_the_theme_is_switched_and_all_is_printed(folder, chromium):
 
 
 def axe_source():
-    """axe-core's script, from a package that carries it; None without one."""
+    """Returns axe-core's script from a package that contains it; None if there is no such package."""
     for package, path in (("axe_playwright_python", "axe.min.js"), ("axe_core_python", "axe.min.js"), ("axe_selenium_python", "node_modules/axe-core/axe.min.js")):
         try:
             module = __import__(package)
@@ -309,7 +309,7 @@ def test_axe_finds_no_violation(folder, chromium, simulated, name, theme):
     paths = {"simulated_gpu": [simulated / "gpu"],
              "comparison": [OWN / "h2d_a100_pageable.json.gz", OWN / "h2d_a100_pinned.json.gz"]}.get(name) or [recorded()[name]]
     file = make(folder, f"axe_{name}", *paths)
-    # The page's policy forbids other scripts and styles; axe-core is one.
+    # The page's policy forbids other scripts and styles, including axe-core.
     with Opened(chromium, file, color_scheme=theme, bypass_csp=True) as opened:
         opened.page.evaluate("() => document.querySelectorAll('details').forEach((one) => { one.open = true; })")
         opened.page.evaluate(source)

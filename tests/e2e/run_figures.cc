@@ -113,8 +113,9 @@ std::string DeviceFigures(const Trace& trace, int32_t device) {
   return out.json + "}";
 }
 
-// Mean of the spans that tile the timeline: each ends with the last work its
-// calls launched on `device`, and begins where the one before ended.
+// Returns the mean of the spans that tile the timeline: each ends with the last
+// work on `device` that its calls launched, and starts where the previous span
+// ended.
 double TiledMeanMs(const Trace& trace, int32_t device) {
   if (trace.steps().empty()) return 0;
   std::vector<int64_t> ends_ns;

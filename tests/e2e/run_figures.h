@@ -1,5 +1,5 @@
-// RunFigures: what viewers must show of a Trace, counted here in the plainest
-// way and with none of the exporters' code.
+// RunFigures: the numbers that viewers must show for a Trace, counted in the
+// simplest way and without the exporters' code.
 #pragma once
 
 #include <stepscope/trace.h>
@@ -8,9 +8,10 @@
 
 namespace stepscope {
 
-// A JSON object: steps (count, mean of the host windows, mean of the tiled
-// spans, time waited for batches on the training thread), and by device
-// kernels, copies by direction, busy and exposed communication times.
+// Returns a JSON object with the steps (count, mean of the host windows, mean
+// of the tiled spans, time that the training thread waits for batches) and, by
+// device, kernels, copies by direction, busy time and exposed communication
+// time.
 std::string RunFigures(const Trace& trace);
 
 }  // namespace stepscope

@@ -1,14 +1,13 @@
-"""Takes pictures of TensorBoard showing a log directory.
+"""Takes screenshots of TensorBoard showing a log directory.
 
     screenshot.py LOGDIR OUTDIR
 
-Starts TensorBoard on the loopback address, opens every page that XProf and the
-PyTorch plugin offer for the run, and writes of each one PNG and, in a .txt, the
-text that stood on it. Needs tests/e2e/requirements.txt and a chromium on the
-PATH. Nothing is fetched: the chart loader that both viewers
-want from the network is replaced by charts_stand_in.js, and a polyfill by
-XProf's own copy. Exits 1 if a page
-could not be drawn.
+Starts TensorBoard on the loopback address and opens every page that XProf and
+the PyTorch plugin offer for the run. Writes a PNG of each page, and its text to
+a .txt. Needs tests/e2e/requirements.txt and chromium on the PATH. Nothing is
+downloaded: charts_stand_in.js replaces the chart loader that both viewers want
+from the network, and XProf's own copy replaces a polyfill. Exits with 1 if a
+page could not be drawn.
 """
 
 import gzip
@@ -27,8 +26,8 @@ from playwright.sync_api import Error, sync_playwright
 
 HERE = pathlib.Path(__file__).parent
 LONGEST_WAIT_S = 30
-STILL_S = 1.2  # a page whose text did not change for so long has been drawn
-CANVAS_S = 3   # what timelines take to draw besides
+STILL_S = 1.2  # a page is drawn when its text has not changed for this long
+CANVAS_S = 3  # additional time for timelines to draw
 
 
 def free_port():
@@ -40,7 +39,7 @@ def free_port():
 def get_json(url):
     with urllib.request.urlopen(url, timeout=60) as answer:
         body = answer.read()
-    # XProf compresses whether it was asked to or not.
+    # XProf compresses even without being asked.
     return json.loads(gzip.decompress(body) if body[:2] == b"\x1f\x8b" else body)
 
 
@@ -56,7 +55,7 @@ def wait_for(url, seconds=180):
 
 
 def web_components():
-    """The polyfill that the plugin's Trace view wants from a CDN: XProf carries the same release for its own."""
+    """Returns the polyfill that the plugin's Trace view loads from a CDN; XProf contains the same release."""
     spec = importlib.util.find_spec("xprof")
     text = (pathlib.Path(spec.origin).parent / "static/trace_viewer_index.js").read_text()
     begin = text.index("// @version 0.7.24")
@@ -77,7 +76,7 @@ def local_only(route, base):
 
 
 SHORTEST = 40  # characters; an empty page has fewer
-# By the name of the picture: the entry of the viewer's own list. What a run does not offer is passed over.
+# Screenshot name to the entry in the viewer's list. Entries that a run does not offer are skipped.
 XPROF_TOOLS = {"overview": "Overview", "input": "Input", "trace_viewer": "Trace Viewer", "memory": "Memory Profile",
                "op_stats": "Framework Op Stats", "kernel_stats": "Kernel Stats", "op_profile": "HLO Op Profile",
                "hlo_stats": "HLO Op Stats", "roofline": "Roofline"}
@@ -90,13 +89,13 @@ def text_of(page):
     for frame in page.frames:
         try:
             texts.append(frame.evaluate("() => document.body ? document.body.innerText : ''"))
-        except Error:  # the frame went away meanwhile
+        except Error:  # the frame was removed in the meantime
             pass
     return " ".join(texts)
 
 
 def settled(page):
-    """The text of the page, once there is some and it stays as it is."""
+    """Returns the page's text once there is some and it no longer changes."""
     end = time.time() + LONGEST_WAIT_S
     text, since = "", time.time()
     while time.time() < end:
@@ -110,14 +109,14 @@ def settled(page):
 
 
 def choose(page, selects, index, wanted):
-    """Picks the option that holds `wanted` in the index-th list of a page."""
+    """Selects the option that contains `wanted` in the page's index-th list."""
     page.locator(selects).nth(index).click()
     page.get_by_role("option").first.wait_for(timeout=10000)
     page.wait_for_timeout(300)
     options = page.get_by_role("option").all()
     texts = [option.inner_text().strip() for option in options]
     found = [option for option, text in zip(options, texts) if wanted in text]
-    # Any option closes the list; Escape would close the side bar too.
+    # Selecting any option closes the list; Escape would also close the side bar.
     (found or options)[0].click()
     if not found:
         print(f"screenshot: no '{wanted}' among {texts}", file=sys.stderr)
@@ -125,13 +124,13 @@ def choose(page, selects, index, wanted):
 
 
 def visits(page, base):
-    """Opens page after page; yields a name for each."""
+    """Opens one page after the other; yields a name for each."""
     page.goto(base + "/#profile")
     yield "tensorboard_xprof"
     page.goto("about:blank")
     page.goto(base + "/#pytorch_profiler")
     yield "tensorboard_pytorch"
-    # XProf hides its side bar on some pages, so each is reached afresh.
+    # XProf hides its side bar on some pages, so each page starts from the beginning.
     lists = [(XPROF_TOOLS, "xprof_", "/data/plugin/profile/index.html", "mat-select"),
              (PLUGIN_VIEWS, "pytorch_", "/data/plugin/pytorch_profiler/index.html", "[aria-haspopup=listbox]")]
     for wanted, prefix, address, selects in lists:
@@ -155,7 +154,7 @@ def main(log_dir, out_dir):
     base = f"http://127.0.0.1:{port}"
     failed = []
     with tempfile.TemporaryDirectory() as work:
-        # XProf leaves caches in the log directory: give it a copy.
+        # XProf writes caches into the log directory, so it gets a copy.
         copy = pathlib.Path(work) / "logs"
         shutil.copytree(log_dir, copy)
         server = subprocess.Popen(

@@ -1,10 +1,10 @@
-"""Trains the sample beside a fake CUPTI and opens its GPU views with the viewers.
+"""Trains the sample with a fake CUPTI and opens its GPU views with the viewers.
 
     pytest tests/e2e/test_gpu_views.py
 
-The fake (tests/README.md) makes the records of a GPU from the operators that the sample runs on its CPU, so the whole path is
-run: Profile, CUPTI's buffers, decoder, Trace, report, files, viewers. Needs tests/e2e/requirements.txt. Environment:
-    STEPSCOPE_BIN   folder of `resnet` and `stepscope`; build/default/bin if it is not set. The fake is ../lib beside it.
+The fake (tests/README.md) makes GPU records from the operators that the sample runs on its CPU, so that the whole path runs:
+Profile, CUPTI's buffers, decoder, Trace, report, files, viewers. Needs tests/e2e/requirements.txt. Environment variables:
+    STEPSCOPE_BIN   folder of `resnet` and `stepscope`; default: build/default/bin. The fake is in ../lib beside it.
 """
 
 import gzip
@@ -25,14 +25,14 @@ TOOLS = ROOT / "tests/tools"
 
 
 def run_tool(name, *args):
-    """Runs a tool of tests/tools; gives its JSON and fails on its errors."""
+    """Runs a tool of tests/tools and returns its JSON. Fails on the tool's errors."""
     done = subprocess.run([sys.executable, TOOLS / name, *map(str, args)], capture_output=True, text=True, timeout=600)
     assert done.returncode == 0, f"{name} {args}:\n{done.stderr}\n{done.stdout[-3000:]}"
     return json.loads(done.stdout)
 
 
 def train(log_dir, fake, *flags):
-    """Trains 12 small steps, of which 6 to 8 are recorded; gives what the program printed."""
+    """Trains 12 small steps, of which 6 to 8 are recorded. Returns the program's output."""
     program = BIN / "resnet"
     for needed in (program, FAKE):
         if not needed.exists():
@@ -49,7 +49,7 @@ def train(log_dir, fake, *flags):
 
 @pytest.fixture(scope="session")
 def run(tmp_path_factory):
-    """Log directory of a run beside the fake, what it printed, and the events of its Kineto file."""
+    """Returns the log directory of a run with the fake, its output, and the events of its Kineto file."""
     log_dir = tmp_path_factory.mktemp("gpu")
     printed = train(log_dir, fake=True)
     (file,) = log_dir.glob("stepscope/*/c0/trace/rank0.json.gz")
@@ -76,7 +76,7 @@ def of(events, category):
 
 
 def memory_peaks(events):
-    """The most that was allocated at one moment of each step, by device type: a recount of the file's own events."""
+    """Returns the peak of allocated memory in each step by device type, counted again from the file's own events."""
     steps = [(e["ts"], e["ts"] + e["dur"]) for e in of(events, "user_annotation") if e["name"].startswith("ProfilerStep")]
     memory = [(e["ts"], e["args"]["Device Type"], e["args"]["Total Allocated"]) for e in events if e["name"] == "[memory]"]
     return {kind: [max(total for ts, k, total in memory if k == kind and begin <= ts < end) for begin, end in steps]
@@ -120,7 +120,7 @@ def test_xprof_shows_kernels_copies_and_tensor_cores(run, xprof):
     assert share > 20
     assert stats["tensor_core_pct"] == pytest.approx(share, abs=0.1)
     assert stats["occupancy_pct_time_weighted"] > 0
-    assert stats["named_op_pct"] > 99.5  # a thread may lose the CPU between the fake and the recorder
+    assert stats["named_op_pct"] > 99.5  # between the fake and the recorder, a thread may lose the CPU
     rows = xprof["trace_viewer@"]["rows"]
     (device,) = [lines for process, lines in rows.items() if "/device:GPU:0" in process]
     assert any("Kernel" in line and "MemcpyD2H" in line and "Memset" in line for line in device)

@@ -2,11 +2,11 @@
 
     pytest tests/e2e/test_nvtx.py
 
-Needs tests/e2e/requirements.txt. Environment:
-    STEPSCOPE_INJECT   libstepscope_inject.so; build/default/plugins/inject's if
-                       it is not set. libstepscope_inject_torch.so beside it is
-                       tried, too, where it was built.
-    STEPSCOPE_PYTHON   a Python that has torch; .venv's if it is not set
+Needs tests/e2e/requirements.txt. Environment variables:
+    STEPSCOPE_INJECT   libstepscope_inject.so; default: build/default/plugins/inject's.
+                       libstepscope_inject_torch.so beside it is tested, too, if
+                       it was built.
+    STEPSCOPE_PYTHON   a Python with torch; default: .venv's
 """
 
 import gzip
@@ -56,7 +56,7 @@ print("done")
 
 
 def record(python, program, folder, library=None):
-    """Runs `program`, three of whose six steps are recorded; gives the events of its trace."""
+    """Runs `program` and records three of its six steps. Returns the events of its trace."""
     library = library or INJECT
     if not library.exists():
         pytest.skip(f"{library} is not built; set STEPSCOPE_INJECT")
@@ -87,7 +87,7 @@ def test_the_nvtx_package_arrives(tmp_path):
     step, inner = ranges(events, "step")[0], ranges(events, "z\u00fcrich")[0]
     assert step["tid"] == inner["tid"]
     assert step["ts"] <= inner["ts"] and inner["ts"] + inner["dur"] <= step["ts"] + step["dur"]
-    # A range that another thread ended has a row of its own.
+    # A range ended by another thread has its own row.
     assert all(e["tid"] != step["tid"] for e in ranges(events, "crossing"))
 
 
@@ -106,7 +106,7 @@ def test_torch_cuda_nvtx_arrives(tmp_path, library):
     if library == "libstepscope_inject.so":
         assert not ops
         return
-    # With LibTorch's operators: each forward pass holds its own addmm.
+    # With LibTorch's operators, each forward pass contains its own addmm.
     forward = ranges(events, "forward pass")
     addmm = [e for e in ops if e["name"] == "aten::addmm"]
     assert len(addmm) == 3

@@ -1,10 +1,10 @@
-"""`stepscope view` with the real viewers: Perfetto's UI in headless Chromium, nothing reached but this machine.
+"""Tests `stepscope view` with the real viewers: Perfetto's UI in headless Chromium, without network access.
 
     pytest tests/e2e/view_test.py
 
-Needs tests/e2e/requirements.txt and a chromium on the PATH. Environment:
-    STEPSCOPE_NATIVE_DIR   the folder of libstepscope_core.so; build/default/lib if it is not set
-    STEPSCOPE_TRACES       folder of large traces; ../shared/traces if it is not set
+Needs tests/e2e/requirements.txt and chromium on the PATH. Environment variables:
+    STEPSCOPE_NATIVE_DIR   the folder of libstepscope_core.so; default: build/default/lib
+    STEPSCOPE_TRACES       folder of large traces; default: ../shared/traces
 """
 
 import collections
@@ -40,7 +40,7 @@ def stepscope(*words, **options):
 
 @pytest.fixture
 def address():
-    """Starts `stepscope view PATH`; gives the address that it prints."""
+    """Starts `stepscope view PATH`. Returns the address that it prints."""
     if not (NATIVE / "libstepscope_core.so").exists():
         pytest.skip(f"no libstepscope_core.so in {NATIVE}; set STEPSCOPE_NATIVE_DIR")
     started = []
@@ -60,7 +60,7 @@ def address():
 
 
 def opened(page, address):
-    """Opens the trace in Perfetto; the rows of a query are what it gives."""
+    """Opens the trace in Perfetto. Yields a function that returns a query's rows."""
     page.goto(address)
     page.wait_for_function("() => globalThis.app && globalThis.app.trace", timeout=90_000)
     return lambda sql: page.evaluate(QUERY, sql)
@@ -98,7 +98,7 @@ def test_the_ranks_of_a_run_are_one_timeline_whose_collectives_line_up(address):
             ends[flow["last"]].append(int(flow["from_end"]))
         apart = [abs(end - statistics.median(of_one)) for of_one in ends.values() for end in of_one]
         assert [len(of_one) for of_one in ends.values()] == [8] * 8
-        # What `convert` printed: half of the ends lie within it of the rank's usual place.
+        # As `convert` printed, half of the ends deviate by less than this from the rank's usual position.
         assert statistics.median(apart) <= 2 * 500  # ns
 
 

@@ -1,18 +1,16 @@
-"""Opens log directories with the viewers they are made for.
+"""Opens log directories with the viewers for which they are made.
 
     pytest tests/e2e/viewers_test.py
 
-Needs tests/e2e/requirements.txt. Environment:
-    STEPSCOPE_MAKE_LOGDIR     the make_logdir binary; build/default/bin's if it
-                              is not set
+Needs tests/e2e/requirements.txt. Environment variables:
+    STEPSCOPE_MAKE_LOGDIR     the make_logdir binary; default: build/default/bin's
     STEPSCOPE_SAMPLE_LOGDIR   log directory of a real run of samples/resnet;
-                              without it that run is skipped
+                              without it, that run is skipped
     STEPSCOPE_PYTHON          a Python with torch, which records a run with the
-                              Python package; without it that run is skipped
-    STEPSCOPE_NATIVE_DIR      the package's libraries; build/default/lib if it is
-                              not set
-Each check is a tool of tests/tools that loads the files through the viewer's
-own code; what is asserted here is what those tools must find.
+                              Python package; without it, that run is skipped
+    STEPSCOPE_NATIVE_DIR      the package's libraries; default: build/default/lib
+Each check is a tool in tests/tools that loads the files with the viewer's own
+code. The tests assert what the tools must find.
 """
 
 import collections
@@ -32,7 +30,7 @@ STEP_TIME_TOLERANCE = 0.01
 
 
 def run_tool(name, *args):
-    """Runs a tool of tests/tools; gives its JSON and fails on its errors."""
+    """Runs a tool of tests/tools and returns its JSON. Fails on the tool's errors."""
     done = subprocess.run(
         [sys.executable, TOOLS / name, *map(str, args)],
         capture_output=True, text=True, timeout=600)
@@ -41,7 +39,7 @@ def run_tool(name, *args):
 
 
 def overview(log_dir):
-    """XProf's overview of the only run in `log_dir`, after its own checks."""
+    """Returns XProf's overview of the only run in `log_dir`, after its own checks."""
     report = run_tool("xprof_check.py", log_dir, "--expect", "overview_page.step_count >= 3")
     (run,) = report["runs"].values()
     return run["tools"]
@@ -57,7 +55,7 @@ def kineto_files(log_dir):
 
 @pytest.fixture(scope="session")
 def simulated(tmp_path_factory):
-    """Folder of simulated runs, and what they must show."""
+    """Returns the folder of simulated runs, and what viewers must show."""
     binary = os.environ.get("STEPSCOPE_MAKE_LOGDIR") or ROOT / "build/default/bin/make_logdir"
     if not os.path.exists(binary):
         pytest.skip(f"{binary} is not built; set STEPSCOPE_MAKE_LOGDIR")
@@ -68,7 +66,7 @@ def simulated(tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def sample():
-    """Log directory of a real training run, and its advice."""
+    """Returns the log directory of a real training run, and its advice."""
     folder = os.environ.get("STEPSCOPE_SAMPLE_LOGDIR")
     if not folder:
         pytest.skip("STEPSCOPE_SAMPLE_LOGDIR is not set")
@@ -79,7 +77,7 @@ def sample():
 
 @pytest.fixture(scope="session")
 def of_python(tmp_path_factory):
-    """Log directory of a run that the Python package recorded, with modules and source lines, and its advice."""
+    """Returns the log directory of a run that the Python package recorded with modules and source lines, and its advice."""
     python = os.environ.get("STEPSCOPE_PYTHON")
     native = os.environ.get("STEPSCOPE_NATIVE_DIR") or ROOT / "build/default/lib"
     if not python or not os.path.exists(native):

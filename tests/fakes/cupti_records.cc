@@ -5,15 +5,15 @@
 namespace stepscope {
 namespace {
 
-// From `version` on, records of `kind` are `bytes` long.
+// From `version` on, records of `kind` have `bytes` bytes.
 struct Grown {
   uint32_t kind;
   uint32_t version;
   uint16_t bytes;
 };
-// Up to 13.1 read from libcupti itself, which steps over records without a GPU;
-// of 13.2 and later from NVIDIA's headers, because these libraries answer
-// nothing without a driver (tests/collectors/cupti/real_cupti_test.cc).
+// Sizes up to 13.1 were read from libcupti itself, which can step over records
+// without a GPU. Sizes of 13.2 and later are from NVIDIA's headers, because
+// these libraries need a driver (tests/collectors/cupti/real_cupti_test.cc).
 constexpr Grown kSizes[] = {
     {CUPTI_ACTIVITY_KIND_MEMCPY, 0, 88},
     {CUPTI_ACTIVITY_KIND_MEMCPY, 26, 96},
@@ -58,14 +58,14 @@ constexpr Grown kSizes[] = {
     {CUPTI_ACTIVITY_KIND_MEMORY_POOL, 130000, 80},
     {CUPTI_ACTIVITY_KIND_GRAPH_TRACE, 0, 48},
     {CUPTI_ACTIVITY_KIND_GRAPH_TRACE, 21, 56},
-    // One that the decoder has no use for.
+    // A kind that the decoder does not use.
     {CUPTI_ACTIVITY_KIND_JIT, 0, 64},
     {CUPTI_ACTIVITY_KIND_JIT, 22, 72},
 };
 
 }  // namespace
 
-// Asked twice per record, so the table of the last version is kept.
+// This is called twice per record, so the last version's table is cached.
 size_t RecordBytesOf(uint32_t kind, uint32_t version) {
   struct Sizes {
     uint32_t version = UINT32_MAX;

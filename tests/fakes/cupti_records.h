@@ -1,5 +1,5 @@
-// Activity records by hand: plain functions that fill in CUPTI's structs, and a
-// buffer that holds them as CUPTI lays them out.
+// Makes activity records by hand: functions that fill in CUPTI's structs, and a
+// buffer with CUPTI's layout.
 #pragma once
 
 #include <cupti.h>
@@ -11,10 +11,11 @@
 
 namespace stepscope {
 
-// Records one behind the other, 8-byte aligned, kept alive by the object.
+// Stores records one after the other, 8-byte aligned.
 class RecordBuffer {
  public:
-  // Adds the first `bytes` of `record`: older versions' are shorter.
+  // Adds the first `bytes` bytes of `record`, because older versions' records
+  // are shorter.
   template <typename Record>
   RecordBuffer& Add(const Record& record, size_t bytes = sizeof(Record)) {
     const size_t at = bytes_.size();
@@ -29,7 +30,7 @@ class RecordBuffer {
   std::vector<uint8_t> bytes_;
 };
 
-// What most records share.
+// Fields that most records share.
 struct Where {
   uint64_t start = 0;
   uint64_t end = 0;
@@ -142,7 +143,7 @@ inline CUpti_ActivityCudaEvent2 EventRecord(uint32_t event, uint32_t stream,
   return record;
 }
 
-// An A100: 108 multiprocessors of 64 warps.
+// Returns the record of an A100: 108 multiprocessors with 64 warps each.
 inline CUpti_ActivityDevice5 DeviceRecord(uint32_t id, const char* name) {
   auto record = Blank<CUpti_ActivityDevice5>(CUPTI_ACTIVITY_KIND_DEVICE);
   record.id = id;
@@ -164,11 +165,12 @@ inline CUpti_ActivityDevice5 DeviceRecord(uint32_t id, const char* name) {
   return record;
 }
 
-// How long each kind of record is in a library of this version (18 for CUDA
-// 12.0 to 130500 for 13.5), 0 for kinds that the fakes do not know.
+// Returns the size of a record of this kind in this version (18 for CUDA 12.0
+// to 130500 for 13.5); 0 for kinds that the fakes do not know.
 size_t RecordBytesOf(uint32_t kind, uint32_t cupti_version);
 
-// GetNextRecord() by that table: what the fakes and the fuzz target step with.
+// GetNextRecord() with the sizes of RecordBytesOf(), for the fakes and the fuzz
+// target.
 CUptiResult StepRecord(const uint8_t* buffer, size_t valid_bytes,
                        uint32_t cupti_version, CUpti_Activity** record);
 

@@ -1,5 +1,5 @@
-// FakeCollector: a Collector that records its calls. A test can make any call
-// fail by its number, make the decoder throw, and add rows.
+// FakeCollector: a Collector that records its calls. A test can make the n-th
+// call fail, make the decoder throw, and add rows.
 #pragma once
 
 #include <stepscope/clock.h>
@@ -18,7 +18,7 @@ namespace stepscope {
 
 class FakeCollector : public Collector {
  public:
-  // What a test reads afterwards; outlives the collector.
+  // The part that a test reads afterwards. It outlives the collector.
   struct Log {
     std::vector<std::string> calls;  // "start", "sample", "step 3", "stop"
     int starts = 0;
@@ -27,11 +27,11 @@ class FakeCollector : public Collector {
   };
   struct Behaviour {
     std::string name = "fake";
-    std::set<int> fail_starts = {};  // the n-th Start(), from 1, fails
+    std::set<int> fail_starts = {};  // which Start() fails, from 1
     std::set<int> fail_stops = {};
     absl::Status error = absl::InternalError("fake: told to fail");
     bool throw_in_decode = false;
-    // Called while the recording is decoded.
+    // Called when the recording is decoded.
     std::function<void(TraceBuilder&, const ClockMap&)> rows = {};
   };
 

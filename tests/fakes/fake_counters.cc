@@ -12,7 +12,7 @@ namespace {
 
 constexpr uint64_t kMagic = 0xC0047E25;
 
-// How an image of samples begins; the samples follow.
+// The header of an image of samples; the samples follow.
 struct DataHead {
   uint64_t magic = 0;
   uint64_t most = 0;
@@ -74,7 +74,7 @@ uint64_t FakeCounters::Now() const {
                    static_cast<uint64_t>(settings_.clock_offset_ns);
 }
 
-// What the device has counted by itself since it was last looked at.
+// Adds the samples that the device has counted since the last call.
 void FakeCounters::Count(Sampling& sampling) {
   if (!sampling.is_on || sampling.is_full) return;
   const auto interval = static_cast<uint64_t>(interval_ns_);
@@ -94,8 +94,8 @@ void FakeCounters::Count(Sampling& sampling) {
   }
 }
 
-// CUPTI's functions. Each takes the lock, counts the call, and may fail as a
-// test said.
+// CUPTI's functions. Each takes the lock and counts the call. It fails if a
+// test said so.
 struct FakeCounterCalls {
   using Lock = std::lock_guard<std::mutex>;
 
@@ -190,7 +190,7 @@ struct FakeCounterCalls {
     }
     return CUPTI_SUCCESS;
   }
-  // An image is the names, a line each.
+  // An image is a list of names, one per line.
   static std::string ImageOf(const FakeCounters::Host& host) {
     std::string image;
     for (const std::string& name : host.metrics) image += name + "\n";
@@ -275,7 +275,7 @@ struct FakeCounterCalls {
     FakeCounters& fake = FakeCounters::Get();
     const Lock lock(fake.mutex_);
     if (CUptiResult r = fake.Enter("SetConfig"); r != CUPTI_SUCCESS) return r;
-    // CUDA 12.6 has no mode of the buffer.
+    // The parameters of CUDA 12.6 lack the buffer's mode.
     const bool is_short = fake.cupti_ != nullptr && fake.cupti_->version() < 26;
     if (!Fits(params, is_short
                           ? offsetof(CUpti_PmSampling_SetConfig_Params,
@@ -297,7 +297,7 @@ struct FakeCounterCalls {
         fake.configured_.size() > fake.settings_.most_in_one_pass) {
       return CUPTI_ERROR_NOT_SUPPORTED;
     }
-    // A clock of 1 GHz, so that clocks are nanoseconds.
+    // The clock is 1 GHz, so that one clock is 1 ns.
     fake.interval_ns_ = static_cast<int64_t>(params->samplingInterval);
     sampling->is_configured = true;
     return CUPTI_SUCCESS;
@@ -399,7 +399,7 @@ struct FakeCounterCalls {
     params->numCompletedSamples = head.count;
     return CUPTI_SUCCESS;
   }
-  // False if the image has no such sample.
+  // Returns false if the image has no such sample.
   static bool SampleIn(const uint8_t* image, size_t index,
                        FakeCounters::Sample* sample) {
     const DataHead head = HeadOf(image);
@@ -433,7 +433,7 @@ struct FakeCounterCalls {
     for (size_t i = 0; i < params->numMetrics; ++i) {
       const std::string name = params->ppMetricNames[i];
       const auto at = std::ranges::find(fake.configured_, name);
-      // Of another configuration, or of another host object.
+      // The image is of another configuration or of another host object.
       if (at == fake.configured_.end() ||
           std::ranges::find(host->metrics, name) == host->metrics.end()) {
         return CUPTI_ERROR_INVALID_METRIC_NAME;

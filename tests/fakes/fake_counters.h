@@ -1,18 +1,18 @@
-// FakeCounters: CUPTI's sampling of hardware counters, without a device, as far
-// as stepscope uses it. It refuses what the real one refuses: structures of a
-// wrong size, calls in a wrong order, names that the chip does not know, more
-// counters than fit into one pass. It counts at the interval it was given, on
-// FakeCupti's clock, the shares that a test sets.
+// FakeCounters: the part of CUPTI's hardware counter sampling that stepscope
+// uses, without a device. It refuses what the real one refuses: structures of a
+// wrong size, calls in a wrong order, names that the chip does not know, and
+// more counters than fit into one pass. It counts at the given interval on
+// FakeCupti's clock and returns the shares that a test sets.
 //
-// Its habits:
-// - GA100 and Turing count in clocks of the device, and refuse a time interval;
-// - a full buffer ends the counting until it is started again, and the call
-//   that decodes says CUPTI_ERROR_OUT_OF_MEMORY;
-// - giving the counters back detaches CUPTI from the process (a note in XLA's
-//   sources; seen in no document).
+// Like the real one:
+// - GA100 and Turing count in device clocks and refuse a time interval;
+// - a full buffer stops the counting until it is started again, and the call
+//   that decodes returns CUPTI_ERROR_OUT_OF_MEMORY;
+// - releasing the counters detaches CUPTI from the process (according to a note
+//   in XLA's sources; no document says so).
 //
-// There is one, because CUPTI's functions have no object. Any thread may call
-// it.
+// There is only one, because CUPTI's functions take no object. Any thread may
+// call it.
 #pragma once
 
 #include <cstdint>
@@ -30,7 +30,7 @@ class FakeCupti;
 
 class FakeCounters {
  public:
-  // What a test sets; Reset() gives back the defaults.
+  // Settings by a test. Reset() restores the defaults.
   struct Settings {
     std::string chip = "gh100";
     std::set<std::string> metrics = {
@@ -38,22 +38,23 @@ class FakeCounters {
         "sm__cycles_active.avg.pct_of_peak_sustained_elapsed",
         "dram__throughput.avg.pct_of_peak_sustained_elapsed"};
     size_t most_in_one_pass = 8;
-    bool has_timer = true;          // takes a time interval
-    bool is_supported = true;       // false: MIG, a virtual GPU
-    size_t most_waiting = 100'000;  // samples that the buffer holds
-    int64_t clock_offset_ns = 0;  // its times are later than CUPTI's by so much
-    // In percent, by the name of the metric.
+    bool has_timer = true;          // accepts a time interval
+    bool is_supported = true;       // false: MIG or a virtual GPU
+    size_t most_waiting = 100'000;  // capacity of the buffer in samples
+    int64_t clock_offset_ns = 0;    // its times are later than CUPTI's by this
+    // Percentages by the name of the metric.
     std::map<std::string, double> values;
-    // The code that a call fails with, by its name ("Enable").
+    // Error codes of calls by name ("Enable").
     std::map<std::string, CUptiResult> failures;
   };
 
   static FakeCounters& Get();
-  // The functions to be called, as dlsym() finds them in the library.
+  // Returns the functions, as dlsym() would find them in the library.
   static const CounterFunctions& Functions();
 
-  // All settings to their defaults, nothing claimed; `cupti` is whose clock it
-  // has, and what giving back detaches. Must outlive all use; null: none.
+  // Resets all settings and releases everything. The fake uses the clock of
+  // `cupti`, and releasing counters detaches `cupti`, which must outlive all
+  // use; null: none.
   void Reset(FakeCupti* cupti);
   template <typename Change>
   void Set(Change change) {
@@ -61,11 +62,11 @@ class FakeCounters {
     change(settings_);
   }
 
-  int claimed() const;  // devices whose counters are claimed
-  int hosts() const;    // host objects that exist
-  bool is_on() const;   // some device counts
+  int claimed() const;  // devices whose counters are in use
+  int hosts() const;    // number of existing host objects
+  bool is_on() const;   // true if some device is counting
   int64_t interval_ns() const { return interval_ns_; }
-  std::vector<std::string> calls() const;  // names, in order
+  std::vector<std::string> calls() const;  // names in the order of calling
 
  private:
   friend struct FakeCounterCalls;
@@ -94,7 +95,7 @@ class FakeCounters {
   std::vector<std::string> calls_;
   std::set<Host*> hosts_;
   std::map<size_t, Sampling*> samplings_;  // by device
-  std::vector<std::string> configured_;    // metrics of the last config image
+  std::vector<std::string> configured_;    // metrics in the last config image
   int64_t interval_ns_ = 0;
 };
 

@@ -1,4 +1,4 @@
-// FakeCounters behind CUPTI's own C symbols, in libfakecupti.so.
+// Exports FakeCounters in libfakecupti.so under CUPTI's own C symbols.
 #include "fakes/fake_counters.h"
 
 namespace {

@@ -13,7 +13,7 @@ struct NamedCall {
   uint32_t id;
   const char* name;
 };
-// A few of CUPTI's own names and numbers.
+// Some of CUPTI's own names and numbers.
 constexpr NamedCall kRuntimeCalls[] = {
     {1, "cudaDriverGetVersion_v3020"},
     {20, "cudaMalloc_v3020"},
@@ -52,7 +52,7 @@ constexpr uint32_t kSelectsCalls = 23;      // CUDA 12.5
 constexpr uint32_t kLeavesOutPolling = 26;  // CUDA 12.8
 constexpr uint32_t kNotReady = 600;         // CUDA_ERROR_NOT_READY
 constexpr uint8_t kJunk = 0xEE;
-// A callback that does not return so long never will.
+// A callback that takes longer than this counts as hung.
 constexpr auto kPatience = std::chrono::seconds(2);
 
 bool IsDeviceWork(uint32_t kind) {
@@ -69,7 +69,7 @@ bool IsDeviceWork(uint32_t kind) {
   }
 }
 
-// The kind of record of a domain's calls.
+// Returns the kind of record that the domain's calls have.
 uint32_t KindOfCalls(uint32_t domain) {
   return domain == CUPTI_CB_DOMAIN_RUNTIME_API ? CUPTI_ACTIVITY_KIND_RUNTIME
                                                : CUPTI_ACTIVITY_KIND_DRIVER;
@@ -93,7 +93,7 @@ CUptiResult FakeCupti::Enter(const char* name) {
   return found == fail_names_.end() ? CUPTI_SUCCESS : found->second;
 }
 
-// The older family of activity calls.
+// Enters a call of the older family of activity calls.
 CUptiResult FakeCupti::EnterActivity(const char* name) {
   const CUptiResult result = Enter(name);
   if (result != CUPTI_SUCCESS) return result;
@@ -223,7 +223,7 @@ CUptiResult FakeCupti::Enable(CUpti_ActivityKind kind, const char* name) {
 CUptiResult FakeCupti::Disable(CUpti_ActivityKind kind) {
   const Lock lock(mutex_);
   if (CUptiResult r = EnterActivity("Disable"); r != CUPTI_SUCCESS) return r;
-  Deliver();  // what ran while the kind was on is not lost
+  Deliver();  // keeps records made while the kind was on
   enabled_.erase(kind);
   return CUPTI_SUCCESS;
 }
@@ -237,7 +237,7 @@ CUptiResult FakeCupti::EnableCall(bool on, CUpti_CallbackDomain domain,
   if (GetCallbackName(domain, id, &name) != CUPTI_SUCCESS) {
     return CUPTI_ERROR_INVALID_PARAMETER;
   }
-  // Without the kind it has no effect, but succeeds.
+  // Without the kind enabled, the call succeeds but has no effect.
   if (!enabled_.contains(KindOfCalls(domain))) return CUPTI_SUCCESS;
   Deliver();
   if (on) {
@@ -260,7 +260,7 @@ CUptiResult FakeCupti::EnableAllSyncRecords(bool on) {
     return r;
   }
   if (version_ < kLeavesOutPolling) return CUPTI_ERROR_API_NOT_IMPLEMENTED;
-  if (on) Deliver();  // what the program did while it was off
+  if (on) Deliver();  // handles calls made while it was off
   all_syncs_ = on;
   return CUPTI_SUCCESS;
 }
@@ -268,10 +268,10 @@ CUptiResult FakeCupti::EnableAllSyncRecords(bool on) {
 void FakeCupti::QueueBytes(uint32_t kind, std::vector<uint8_t> record,
                            bool is_running) {
   const Lock lock(mutex_);
-  // As long as this version makes it.
+  // The record has this version's size.
   const size_t bytes = RecordBytesOf(kind, version_);
   if (bytes > 0) record.resize(bytes, kJunk);
-  // Before 13.0 all threads share a buffer.
+  // Before 13.0, all threads share a buffer.
   const bool is_own = version_ >= kBuffersPerThread && !IsDeviceWork(kind);
   Queued queued = {
       .kind = kind,
@@ -282,8 +282,8 @@ void FakeCupti::QueueBytes(uint32_t kind, std::vector<uint8_t> record,
   queue_.push_back(std::move(queued));
 }
 
-// CUDA 13.0 and 13.1: from the second session on the work of a graph names the
-// call before its launch.
+// In CUDA 13.0 and 13.1, a graph's work names the call before its launch from
+// the second session on.
 void FakeCupti::Confuse(Queued& queued) const {
   if (version_ < 130000 || version_ > 130100 || sessions_ < 2) return;
   const auto confuse = [&]<typename Record>(Record record) {
@@ -347,7 +347,7 @@ void FakeCupti::Write(const Queued& queued) {
   open.used += bytes;
 }
 
-// Buffers are completed on a thread of CUPTI's own.
+// A worker thread of CUPTI completes the buffers.
 void FakeCupti::OnWorker(std::vector<Open> full,
                          std::chrono::milliseconds late) {
   const auto complete = complete_;
@@ -406,7 +406,7 @@ CUptiResult FakeCupti::FlushAll(uint32_t flag) {
   const Lock lock(mutex_);
   if (CUptiResult r = EnterActivity("FlushAll"); r != CUPTI_SUCCESS) return r;
   if (request_ == nullptr) return CUPTI_ERROR_INVALID_OPERATION;
-  // What is unfinished comes now or never.
+  // Unfinished records are delivered now or never.
   for (Queued& queued : queue_) {
     if (!queued.is_running || flag != CUPTI_ACTIVITY_FLAG_FLUSH_FORCED) {
       continue;
@@ -447,7 +447,7 @@ CUptiResult FakeCupti::GetTimestamp(uint64_t* timestamp_ns) {
   return CUPTI_SUCCESS;
 }
 
-// Like the real one: first all callbacks return, except the one that calls it.
+// As in the real library, all callbacks return first, except the calling one.
 CUptiResult FakeCupti::Finalize() {
   std::unique_lock lock(mutex_);
   if (CUptiResult r = Enter("Finalize"); r != CUPTI_SUCCESS) return r;

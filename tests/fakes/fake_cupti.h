@@ -1,26 +1,25 @@
-// FakeCupti: CUPTI as far as stepscope uses it, in this process and without a
-// device. It keeps what is enabled, subscribed and registered as the real one
-// does, replays records that a test queued, drops and counts what finds no
-// buffer, and can fail any call: the n-th, or all of one name. FakeDriver goes
-// with it.
+// FakeCupti: the part of CUPTI that stepscope uses, in this process and without
+// a device. It remembers what is enabled, subscribed and registered, delivers
+// records that a test queued, and drops and counts records without a buffer. It
+// can fail any call: the n-th one, or all of one name. FakeDriver goes with it.
 //
-// It has the habits of the version that it claims to be:
-// - records are as long as that version's, with junk in fields that our header
-//   does not know;
-// - before CUDA 12.9 (version 27) it aborts when a request for a buffer is
+// It behaves like the version that it claims to be:
+// - records have that version's size, with junk in fields that our header does
+//   not know;
+// - before CUDA 12.9 (version 27), it aborts if a request for a buffer is
 //   refused;
-// - from CUDA 13.0 on each thread has a buffer of its own, and the device's
-//   records one of the worker thread;
+// - from CUDA 13.0 on, each thread has its own buffer, and the device's records
+//   are in a buffer of the worker thread;
 // - CUDA 13.0 and 13.1 confuse the launches of graphs after the first session;
-// - calls are left out one by one where the kind of their records is on, which
-//   enabling the kind again forgets; without the kind, switching on a call
-//   succeeds and has no effect (seen on an H200, CUDA 13.0);
-// - calls exist only where they do (EnableCall, EnableAllSyncRecords, hardware
-//   counters: fake_counters.h).
+// - single calls can be left out while the kind of their records is enabled.
+//   Enabling the kind again forgets this. Without the kind, switching a call on
+//   succeeds but has no effect (seen on an H200, CUDA 13.0);
+// - calls that the version lacks are missing (EnableCall, EnableAllSyncRecords,
+//   hardware counters: fake_counters.h).
 //
-// And of all versions: buffers are completed on a thread of CUPTI's own, late
-// if a test says so; a forced flush delivers unfinished kernels without an end;
-// Finalize() waits for the callbacks that are running.
+// In all versions, a worker thread completes buffers, late if a test says so; a
+// forced flush delivers unfinished kernels without an end; and Finalize() waits
+// for running callbacks.
 //
 // Any thread may call it.
 #pragma once
@@ -46,97 +45,97 @@
 
 namespace stepscope {
 
-// What a test steers and reads; outlives the api objects made from it, as the
-// library outlives its users.
+// The object that a test controls and reads. It outlives the api objects made
+// from it, as the library outlives its users.
 class FakeCupti {
  public:
   explicit FakeCupti(uint32_t version = 130001) : version_(version) {}
   ~FakeCupti() { AwaitWorker(); }
 
-  // A handle on this fake, as LoadCupti() gives one on the real library.
+  // Returns a handle on this fake, like LoadCupti() for the real library.
   std::unique_ptr<CuptiApi> Api();
 
-  // The n-th call from now (from 1) gives `code` and does nothing.
+  // Makes the n-th call from now (from 1) return `code` and do nothing.
   void FailCall(int n, CUptiResult code);
-  // Each call of this name ("Enable", "Subscribe", ...) does.
+  // The same for each call of this name ("Enable", "Subscribe", ...).
   void FailAll(const std::string& name, CUptiResult code);
-  // The calls that enable this kind do.
+  // The same for calls that enable this kind.
   void FailKind(CUpti_ActivityKind kind, CUptiResult code);
   void FailNothing();
-  // Another tool subscribes, or leaves ("").
+  // Another tool subscribes; "": it leaves.
   void HoldBy(const std::string& tool);
-  // Another tool uses the newer family of activity calls (CUDA 13.2), which
-  // makes all calls of the older one fail.
+  // Another tool uses the newer family of activity calls (CUDA 13.2), so that
+  // all calls of the older family fail.
   void UseNewerFamily(bool used);
-  // Adds to what GetTimestamp() says (nanoseconds), which is our clock's time.
-  // Called again, the clock steps.
+  // Adds to the result of GetTimestamp() (ns), which is otherwise our clock's
+  // time. A second call makes the clock step.
   void SetClockOffset(int64_t ns) { offset_ns_ = ns; }
-  // From now on the clock gains `share` of the time that passes.
+  // From now on, the clock gains `share` of the elapsed time.
   void SetClockDrift(double share);
-  // What GetTimestamp() says now, without being a call.
+  // Returns GetTimestamp()'s current result without counting as a call.
   uint64_t ClockNow() const;
 
-  // A record that comes when its kind is enabled as FlushAll() is called or
-  // Deliver() is; records of one kind that is off are not made.
+  // Queues a record. FlushAll() or Deliver() delivers it if its kind is
+  // enabled. No record is queued if its kind is off.
   template <typename Record>
   void Queue(const Record& record, bool is_running = false) {
     const auto* bytes = reinterpret_cast<const uint8_t*>(&record);
     QueueBytes(static_cast<uint32_t>(record.kind),
                {bytes, bytes + sizeof(record)}, is_running);
   }
-  // A kernel that has not ended when its window does: only a forced flush
+  // Queues a kernel that does not end within its window: only a forced flush
   // delivers it, without an end.
   void QueueRunning(const CUpti_ActivityKernel10& record) {
     Queue(record, /*is_running=*/true);
   }
-  // Fills buffers with what is queued, and completes the full ones; the last
-  // stays with CUPTI until it is flushed, unless `keep_last` is false.
+  // Fills buffers with the queued records and completes the full ones. The last
+  // one stays with CUPTI until a flush, unless `keep_last` is false.
   void Deliver(bool keep_last = true);
-  // From now on a flush does not return the last buffer.
+  // If `keep`, a flush no longer returns the last buffer.
   void KeepBuffers(bool keep) { keep_buffers_ = keep; }
   void ReturnKeptBuffers();
-  // From now on a flush returns at once, and the worker thread completes the
-  // buffers so much later.
+  // From now on, a flush returns at once, and the worker thread completes the
+  // buffers after `late`.
   void SetLateness(std::chrono::milliseconds late) { lateness_ = late; }
   void AwaitWorker();
-  // Every n-th record is lost; it is counted as dropped only if `counted`.
+  // Loses every n-th record. It counts as dropped only if `counted`.
   void LoseEvery(int n, bool counted);
 
-  // The program enters and leaves a CUDA call; the subscriber is called.
+  // The program enters and leaves a CUDA call, and the subscriber is called.
   void ProgramCalls(uint32_t cbid = 211,
                     CUpti_CallbackDomain domain = CUPTI_CB_DOMAIN_RUNTIME_API);
-  // The program captures a CUDA graph on a stream; `code` is what the calls
-  // give (0: success).
+  // The program captures a CUDA graph on a stream. `code` is the result of the
+  // calls (0: success).
   void BeginCapture(uintptr_t stream = 1, int code = 0) {
     CaptureCall(true, stream, code);
   }
   void EndCapture(uintptr_t stream = 1, int code = 0) {
     CaptureCall(false, stream, code);
   }
-  // A graph gets a node of this id; and a copy of one, as when it is
+  // A graph gets a node with this ID, or a copy of a node, as when the graph is
   // instantiated.
   void CreateNode(uint64_t node,
                   CUgraphNodeType type = CU_GRAPH_NODE_TYPE_KERNEL);
   void CloneNode(uint64_t node, uint64_t original);
-  // Runs inside Finalize(), when it has begun.
+  // Sets a function that runs in Finalize() after it has started.
   void DuringFinalize(std::function<void()> run) { during_ = std::move(run); }
-  // Another thread, which had left its CUDA call before the subscriber was
-  // gone, reaches the last callback that there was.
+  // Another thread left its CUDA call before the subscriber was removed, and
+  // now reaches the last callback.
   void ReenterCallback();
   int callbacks_entered() const { return callbacks_entered_; }
 
-  // What is so now.
+  // The current state.
   std::set<uint32_t> enabled() const;  // kinds
   bool call_enabled(CUpti_CallbackDomain domain, uint32_t id) const;
   bool subscribed() const;
   bool records_polls() const;
   int finalized() const { return finalized_; }
-  // Finalize() waited in vain for a callback, or came while there was still a
-  // subscriber.
+  // True if Finalize() waited in vain for a callback, or was called while a
+  // subscriber existed.
   bool finalize_hung() const { return finalize_hung_; }
   bool finalized_subscribed() const { return finalized_subscribed_; }
   int call_count() const { return call_count_; }
-  std::vector<std::string> calls() const;  // names, in order
+  std::vector<std::string> calls() const;  // names in the order of calling
   uint32_t version() const { return version_; }
 
   // CUPTI's functions.
@@ -160,7 +159,7 @@ class FakeCupti {
   CUptiResult GetNumDroppedRecords(size_t*);
   CUptiResult GetTimestamp(uint64_t*);
   CUptiResult Finalize();
-  // What giving hardware counters back does (fake_counters.h): as Finalize().
+  // The effect of releasing hardware counters (fake_counters.h): as Finalize().
   void DetachByCounters();
   int detached_by_counters() const { return detached_by_counters_; }
 
@@ -175,7 +174,7 @@ class FakeCupti {
     uint32_t kind = 0;
     std::thread::id thread;
     bool is_running = false;
-    bool was_wanted = false;  // by an earlier Deliver()
+    bool was_wanted = false;  // in an earlier Deliver()
     std::vector<uint8_t> bytes;
   };
   void QueueBytes(uint32_t kind, std::vector<uint8_t> record, bool is_running);
@@ -206,11 +205,11 @@ class FakeCupti {
   CUpti_CallbackFunc callback_ = nullptr;
   void* user_ = nullptr;
   std::set<uint32_t> domains_;
-  std::set<std::pair<uint32_t, uint32_t>> callbacks_;  // single ones
+  std::set<std::pair<uint32_t, uint32_t>> callbacks_;  // single callbacks
   std::set<uint32_t> enabled_;
   std::set<std::pair<uint32_t, uint32_t>> left_out_;  // (domain, id) of calls
   bool all_syncs_ = true;
-  int sessions_ = 0;  // that recorded kernels
+  int sessions_ = 0;  // sessions that recorded kernels
   CUpti_BuffersCallbackRequestFunc request_ = nullptr;
   CUpti_BuffersCallbackCompleteFunc complete_ = nullptr;
   std::vector<Queued> queue_;
@@ -234,7 +233,7 @@ class FakeCupti {
   std::atomic<int> callbacks_entered_{0};  // by ReenterCallback()
 };
 
-// A driver whose answers a test sets.
+// A driver that returns what a test sets.
 class FakeDriver : public CudaDriver {
  public:
   struct State {

@@ -1,4 +1,4 @@
-// FakeCupti as the interface that the collector uses.
+// FakeCupti behind the interface that the collector uses.
 #include <memory>
 #include <string>
 

@@ -1,5 +1,4 @@
-// FakeCupti's callbacks: what the subscriber hears of, and the program that
-// does it.
+// FakeCupti's callbacks: the program's actions and what the subscriber is told.
 #include <bit>
 
 #include "fakes/fake_cupti.h"
@@ -7,7 +6,7 @@
 namespace stepscope {
 namespace {
 
-// CUPTI's numbers of the calls that a capture makes.
+// CUPTI's numbers of the calls that capture a graph.
 struct CaptureCalls {
   CUpti_CallbackDomain domain;
   uint32_t begin;
@@ -16,7 +15,7 @@ struct CaptureCalls {
 constexpr CaptureCalls kRuntime = {CUPTI_CB_DOMAIN_RUNTIME_API, 315, 319};
 constexpr CaptureCalls kDriver = {CUPTI_CB_DOMAIN_DRIVER_API, 539, 497};
 
-// Handles are opaque; the fake's are their own ids.
+// Handles are opaque. The fake uses the IDs as handles.
 CUgraphNode HandleOf(uint64_t node) { return std::bit_cast<CUgraphNode>(node); }
 
 }  // namespace
@@ -108,7 +107,7 @@ void FakeCupti::ReenterCallback() {
   callback_ended_.notify_all();
 }
 
-// A call of the runtime makes one of the driver, inside it.
+// A call of the runtime calls the driver inside.
 void FakeCupti::CaptureCall(bool begins, uintptr_t stream, int code) {
   const struct {
     uintptr_t stream;
@@ -118,7 +117,7 @@ void FakeCupti::CaptureCall(bool begins, uintptr_t stream, int code) {
   call.functionParams = &arguments;
   const auto tell = [&](const CaptureCalls& of, CUpti_ApiCallbackSite site) {
     call.callbackSite = site;
-    // There is no result yet when a call begins.
+    // A call has no result yet when it starts.
     call.functionReturnValue = site == CUPTI_API_EXIT ? &code : nullptr;
     Tell(of.domain, begins ? of.begin : of.end, &call);
   };
@@ -134,7 +133,7 @@ void FakeCupti::CreateNode(uint64_t node, CUgraphNodeType type) {
   graph.nodeType = type;
   CUpti_ResourceData resource = {};
   resource.resourceDescriptor = &graph;
-  // Its id is not said before it exists.
+  // The ID is unknown before the node exists.
   Tell(CUPTI_CB_DOMAIN_RESOURCE, CUPTI_CBID_RESOURCE_GRAPHNODE_CREATE_STARTING,
        &resource);
   Tell(CUPTI_CB_DOMAIN_RESOURCE, CUPTI_CBID_RESOURCE_GRAPHNODE_CREATED,
@@ -145,7 +144,7 @@ void FakeCupti::CloneNode(uint64_t node, uint64_t original) {
   CUpti_GraphData graph = {};
   graph.node = HandleOf(node);
   graph.originalNode = HandleOf(original);
-  graph.nodeType = CU_GRAPH_NODE_TYPE_EMPTY;  // not told of copies
+  graph.nodeType = CU_GRAPH_NODE_TYPE_EMPTY;  // unknown for copies
   CUpti_ResourceData resource = {};
   resource.resourceDescriptor = &graph;
   Tell(CUPTI_CB_DOMAIN_RESOURCE, CUPTI_CBID_RESOURCE_GRAPHNODE_CLONED,

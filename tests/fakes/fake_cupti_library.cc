@@ -1,9 +1,9 @@
-// libfakecupti.so: FakeCupti behind CUPTI's own C symbols, and a driver of one
-// device behind libcuda's, so that the loader and a whole program can run
-// without a GPU. A test reaches the fake inside through FakeCuptiInLibrary().
+// libfakecupti.so: FakeCupti behind CUPTI's own C symbols, and a driver with
+// one device behind libcuda's symbols. The loader and whole programs can run
+// with it without a GPU. A test reaches the fake through FakeCuptiInLibrary().
 //
-// Environment, read once: FAKE_CUPTI_VERSION, the number cuptiGetVersion()
-// tells; FAKE_CUPTI_HOLDER, a tool that has subscribed already.
+// Environment variables, read once: FAKE_CUPTI_VERSION is the result of
+// cuptiGetVersion(); FAKE_CUPTI_HOLDER is a tool that has already subscribed.
 #include <cuda.h>
 
 #include <cstdio>
@@ -32,7 +32,7 @@ stepscope::FakeCupti& Fake() {
   return *fake;
 }
 
-// The one context of the one device.
+// Returns the only context of the only device.
 CUcontext Context() { return reinterpret_cast<CUcontext>(&Fake()); }
 
 }  // namespace
@@ -41,7 +41,7 @@ extern "C" {
 
 stepscope::FakeCupti* FakeCuptiInLibrary() { return &Fake(); }
 
-// Of the library that has a device to go with it (fake_torch_device.cc).
+// Defined in the library that also has a device (fake_torch_device.cc).
 __attribute__((weak)) void FakeDeviceBegin();
 
 CUptiResult cuptiGetVersion(uint32_t* version) {

@@ -1,5 +1,5 @@
-// The functions of CUPTI that LibTorch is linked to and stepscope never calls:
-// a library that stands in for libcupti.so.13 must have them.
+// CUPTI functions to which LibTorch is linked but that stepscope never calls. A
+// library that replaces libcupti.so.13 must have them.
 #include <cupti.h>
 
 extern "C" {

@@ -5,12 +5,12 @@
 namespace stepscope {
 namespace {
 
-constexpr uint64_t kLaunchNs = 4'000;    // from a call to the work it asked for
+constexpr uint64_t kLaunchNs = 4'000;    // from a call to its work
 constexpr uint64_t kShortestNs = 2'000;  // of a kernel
-constexpr double kDeviceShare = 0.6;     // of an operator's time on the CPU
+constexpr double kDeviceShare = 0.6;     // of an operator's CPU time
 constexpr double kPcieBytesPerNs = 6;    // from pageable memory
 constexpr uint64_t kSampleEveryNs = 20'000'000;
-// More than this in the queue and it is delivered, as buffers fill up.
+// The queue is delivered when it exceeds this, as buffers fill up.
 constexpr uint32_t kDeliverEvery = 4'096;
 
 }  // namespace
@@ -24,7 +24,7 @@ uint64_t FakeDevice::Run(const Op& op) {
     return op.end_ns;
   }
   Introduce();
-  // The calls share the operator's time; each leaves room around itself.
+  // The calls share the operator's time, with gaps between them.
   const uint64_t slot = (op.end_ns - op.begin_ns) / (work.size() + 1);
   uint64_t until = op.end_ns;
   for (size_t i = 0; i < work.size(); ++i) {
@@ -57,7 +57,7 @@ void FakeDevice::Segment(const Op& op, uint64_t address, int64_t bytes) {
   cupti_.Queue(record);
 }
 
-// What CUPTI tells of things that were there when it was enabled.
+// Queues the records that CUPTI makes of existing objects when it is enabled.
 void FakeDevice::Introduce() {
   if (introduced_ != 0) return;
   introduced_ = 1;
@@ -134,7 +134,7 @@ void FakeDevice::Kernel(const OpWork& work, const Op& op, uint32_t correlation,
   cupti_.Queue(record);
 }
 
-// On the stream of copies; the other one then waits for it.
+// Runs on the copy stream; the other stream then waits for it.
 uint64_t FakeDevice::CopyToDevice(const Op& op, uint64_t call_begin,
                                   uint64_t call_end) {
   const uint64_t part = (call_end - call_begin) / 3;
@@ -167,7 +167,7 @@ uint64_t FakeDevice::CopyToDevice(const Op& op, uint64_t call_begin,
   return op.end_ns;
 }
 
-// A number goes to pageable memory, and the host waits for the stream.
+// Copies a number to pageable memory. The host waits for the stream.
 uint64_t FakeDevice::CopyToHost(const Op& op, uint64_t call_begin,
                                 uint64_t call_end) {
   const uint32_t correlation = Made(kCopyAsync, op, call_begin, call_end);

@@ -1,8 +1,8 @@
-// FakeDevice: synthesises the activity of an A100 for each operator that a
-// program runs. It puts into a FakeCupti the records that a GPU would have left
-// (op_work.h): runtime calls inside the operator, kernels, copies and memsets
-// one after the other on one stream, copies to the device on a second stream
-// with an event between the two, and waits.
+// FakeDevice: simulates the activity of an A100 for each operator that a
+// program runs. It queues in a FakeCupti the records that a GPU would leave
+// (op_work.h): runtime calls inside the operator; kernels, copies and memsets
+// one after the other on one stream; copies to the device on a second stream,
+// with an event between the streams; and waits.
 //
 // Any thread may call it.
 #pragma once
@@ -29,14 +29,15 @@ class FakeDevice {
 
   explicit FakeDevice(FakeCupti& cupti) : cupti_(cupti) {}
 
-  // When the host goes on: later than `end_ns` for operators that wait.
+  // Returns when the host continues: later than `end_ns` for operators that
+  // wait.
   uint64_t Run(const Op& op);
 
-  // The allocator took (bytes > 0) or gave back a segment, within an operator.
+  // The allocator took (bytes > 0) or released a segment inside an operator.
   void Segment(const Op& op, uint64_t address, int64_t bytes);
 
  private:
-  // Their numbers in CUPTI's runtime API.
+  // Numbers of the calls in CUPTI's runtime API.
   enum Call : uint32_t {
     kMalloc = 20,
     kFree = 22,
@@ -63,10 +64,10 @@ class FakeDevice {
   FakeCupti& cupti_;
   std::mutex mutex_;
   uint32_t correlation_ = 100;
-  uint64_t free_at_ = 0;      // when the stream has done everything
-  uint64_t copies_done_ = 0;  // the same of the stream of copies
+  uint64_t free_at_ = 0;      // when the stream has finished
+  uint64_t copies_done_ = 0;  // when the copy stream has finished
   uint64_t sampled_at_ = 0;
-  uint64_t introduced_ = 0;  // windows whose device and stream records exist
+  uint64_t introduced_ = 0;  // number of windows with device and stream records
 };
 
 }  // namespace stepscope

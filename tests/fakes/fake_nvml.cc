@@ -2,7 +2,7 @@
 
 namespace stepscope {
 
-// A handle is the number of its device, from 1.
+// A handle is its device's number, from 1.
 class FakeNvml::Handles : public NvmlApi {
  public:
   explicit Handles(FakeNvml& fake) : fake_(fake) {}

@@ -1,4 +1,4 @@
-// FakeNvml: the management library of devices that a test describes.
+// FakeNvml: an NVML with devices that a test describes.
 #pragma once
 
 #include <atomic>
@@ -16,13 +16,13 @@ class FakeNvml {
     DeviceUuid uuid = {};
     NvmlReading reading = {};
   };
-  // The api objects made from this one may not outlive it.
+  // Returns an api object. It must not outlive this object.
   std::unique_ptr<NvmlApi> Api();
   void SetDevices(std::vector<Device> devices) {
     const std::lock_guard lock(mutex_);
     devices_ = std::move(devices);
   }
-  // From now on each reading moves so many bytes over NVLink.
+  // From now on, `bytes` move over NVLink between two readings.
   void SendPerReading(int64_t bytes) { bytes_per_reading_ = bytes; }
   int readings() const { return readings_; }
   int readings_of_links() const { return readings_of_links_; }

@@ -1,5 +1,5 @@
-// The part of libfakecupti.so that stands in for libnvidia-ml.so.1: one device
-// with the number of the fake driver's, and an instance of it (MIG).
+// The part of libfakecupti.so that replaces libnvidia-ml.so.1: one device with
+// the fake driver's number, and a MIG instance of it.
 #include <cstdint>
 #include <cstring>
 

@@ -1,6 +1,6 @@
-// The part of libfakecupti_ops.so that watches LibTorch: tells a FakeDevice of
-// every operator, and a caching allocator that hands out addresses of no memory
-// reports what it would have taken for it. See tests/README.md.
+// The part of libfakecupti_ops.so that watches LibTorch. It reports every
+// operator to a FakeDevice. A caching allocator returns addresses without
+// memory and reports the memory that it would have taken. See tests/README.md.
 #include <ATen/record_function.h>
 #include <c10/core/CachingDeviceAllocator.h>
 #include <stepscope/clock.h>
@@ -24,7 +24,7 @@ constexpr int64_t kSegmentBytes = int64_t{20} << 20;
 constexpr size_t kBlocksHeld = 64;
 const c10::Device kDevice(c10::DeviceType::CUDA, 0);
 
-// Blocks are given back in the order they were taken.
+// Releases blocks in the order of allocation.
 class FakeAllocator : public c10::DeviceAllocator {
  public:
   void Take(FakeDevice& device, const FakeDevice::Op& op) {
@@ -86,7 +86,7 @@ class FakeAllocator : public c10::DeviceAllocator {
   int64_t segments_ = 0;
 };
 
-// Never destroyed: operators may run until the process ends.
+// Never destroyed, because operators may run until the process ends.
 FakeDevice& TheDevice() {
   static FakeDevice* const device = new FakeDevice(*FakeCuptiInLibrary());
   return *device;
@@ -96,7 +96,7 @@ FakeAllocator& TheAllocator() {
   return *allocator;
 }
 
-// FakeCupti's clock is ours.
+// FakeCupti uses our clock.
 uint64_t Now() { return static_cast<uint64_t>(NowNs()); }
 
 struct Begun : at::ObserverContext {
@@ -142,8 +142,8 @@ void OnEnd(const at::RecordFunction& function, at::ObserverContext* context) {
 }  // namespace
 }  // namespace stepscope
 
-// On the first subscription: by then LibTorch is initialised, and the thread
-// that subscribes runs no operator.
+// Runs at the first subscription: by then LibTorch is initialised, and the
+// subscribing thread runs no operator.
 extern "C" void FakeDeviceBegin() {
   using namespace stepscope;
   static const bool begun = [] {

@@ -1,7 +1,6 @@
-// What a GPU would be asked to do for one of LibTorch's operators: a short list
-// of kernels, copies, memsets and waits, with the names and launch shapes that
-// an A100 shows. Only leaf operators are listed, so that nothing is counted
-// twice.
+// The work that a GPU does for one of LibTorch's operators: a short list of
+// kernels, copies, memsets and waits with the names and launch shapes of an
+// A100. Only leaf operators are listed, so that nothing counts twice.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +12,7 @@ namespace stepscope {
 enum class WorkKind : uint8_t {
   kKernel,
   kCopyToDevice,
-  kCopyToHost,  // and the host waits for it
+  kCopyToHost,  // the host waits for it
   kMemset
 };
 
@@ -26,7 +25,8 @@ struct OpWork {
   int32_t shared_bytes = 0;
 };
 
-// Empty for operators that only look at their tensors, and for unknown ones.
+// Returns an empty list for operators that only make views, and for unknown
+// ones.
 std::span<const OpWork> WorkOf(std::string_view op);
 
 }  // namespace stepscope

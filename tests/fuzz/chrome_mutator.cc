@@ -1,6 +1,6 @@
-// libFuzzer's mutator for Chrome traces: moves, copies, makes up and damages
-// events and their values, inside of gzip as well. Bytes are left to libFuzzer
-// now and then, so that nothing is out of reach.
+// libFuzzer's mutator for Chrome traces: it moves, copies, invents and damages
+// events and their values, also inside gzip. Now and then it lets libFuzzer
+// mutate bytes, so that any input is reachable.
 #include <zlib.h>
 
 #include <algorithm>
@@ -23,7 +23,7 @@ namespace {
 
 constexpr size_t kMostInflated = 4 << 20;
 
-// The bytes of one gzip stream; empty if it is none or a very large one.
+// Returns the content of one gzip stream; empty if it is not gzip or too large.
 std::string Inflate(std::string_view bytes) {
   z_stream stream = {};
   if (inflateInit2(&stream, 15 + 16) != Z_OK) return "";
@@ -64,7 +64,7 @@ class Mutator {
     if (Below(8) == 0) LetLibFuzzer(out, max_bytes);
     return out;
   }
-  // The events of both, one behind the other or mixed.
+  // Returns the events of both traces, one after the other or mixed.
   std::string Cross(std::string_view one, std::string_view two,
                     size_t max_bytes) {
     ChromePieces pieces = CutChrome(one);
@@ -133,7 +133,7 @@ void Mutator::Edit(ChromePieces& pieces) {
   }
 }
 
-// As a loop would: the same events some times more, later each time.
+// Repeats some events later, as a training loop would.
 void Mutator::Repeat(ChromePieces& pieces) {
   const size_t from = At(pieces.events.size());
   const size_t count = 1 + Below(pieces.events.size() - from);
@@ -147,7 +147,7 @@ void Mutator::Repeat(ChromePieces& pieces) {
   }
 }
 
-// The event with a greater "ts", step number and correlation.
+// Returns the event with a greater "ts", step number and correlation.
 std::string Mutator::Later(std::string event, int64_t by) {
   const std::vector<ValuePlace> places = ValuesIn(event);
   std::string out = event;
@@ -188,7 +188,7 @@ void Mutator::EditValue(ChromePieces& pieces, std::string& text) {
   if (way < 3) {
     value = Pick(kOddValues);
   } else if (way < 5 && !pieces.events.empty()) {
-    // What another event says under that key, or under any.
+    // Takes another event's value of this key, or of any key.
     const std::string& other = pieces.events[At(pieces.events.size())];
     for (const ValuePlace& from : ValuesIn(other)) {
       if (from.key != place.key && Below(16) != 0) continue;
@@ -233,7 +233,7 @@ std::string Mutator::NewEvent() {
 
 bool IsGzip(std::string_view bytes) { return bytes.starts_with("\x1f\x8b"); }
 
-// Into the fuzzer's own array; a gzip stream that got too long is cut.
+// Copies `text` into the fuzzer's array. A gzip stream that is too long is cut.
 size_t Give(const std::string& text, uint8_t* out, size_t max_size) {
   const size_t size = std::min(text.size(), max_size);
   std::memcpy(out, text.data(), size);

@@ -5,7 +5,7 @@
 namespace stepscope {
 namespace {
 
-// The offset behind the string that begins at `at`.
+// Returns the offset after the string that starts at `at`.
 size_t StringEnd(std::string_view text, size_t at) {
   for (++at; at < text.size(); ++at) {
     if (text[at] == '\\') {
@@ -17,8 +17,8 @@ size_t StringEnd(std::string_view text, size_t at) {
   return text.size();
 }
 
-// The offset behind the value that begins at `at`: its brackets are closed, or
-// a comma or a bracket of what is around it follows.
+// Returns the offset after the value that starts at `at`: after its closing
+// bracket, or before the next comma or outer bracket.
 size_t ValueEnd(std::string_view text, size_t at) {
   int depth = 0;
   while (at < text.size()) {
@@ -39,7 +39,7 @@ size_t ValueEnd(std::string_view text, size_t at) {
   return at;
 }
 
-// The offset behind the "[" in front of the events; 0 if there is none.
+// Returns the offset after the "[" of the events; 0 if there is none.
 size_t EventsBegin(std::string_view text) {
   const size_t key = text.find("\"traceEvents\"");
   const size_t bracket =

@@ -1,5 +1,5 @@
-// A Chrome trace as a header, events and a tail, so that a mutator can work on
-// events and on their values instead of on bytes. Takes any bytes.
+// Splits a Chrome trace into a header, events and a tail, so that a mutator can
+// change events and values instead of bytes. Accepts any bytes.
 #pragma once
 
 #include <cstddef>
@@ -10,24 +10,24 @@
 namespace stepscope {
 
 struct ChromePieces {
-  std::string head;                 // to the "[" of the events, inclusive
-  std::vector<std::string> events;  // "{...}" each
-  std::string tail;                 // behind the last event
+  std::string head;                 // up to and including the events' "["
+  std::vector<std::string> events;  // each is "{...}"
+  std::string tail;                 // after the last event
 };
 
-// Whatever stood between two events is left out.
+// Splits the text. Text between two events is dropped.
 ChromePieces CutChrome(std::string_view text);
-// The file again; of the events only as many as fit into `max_bytes`.
+// Joins the pieces. Adds only as many events as fit into `max_bytes`.
 std::string JoinChrome(const ChromePieces& pieces, size_t max_bytes);
 
-// Where a value stands in an event: its bytes, and those of its key.
+// The place of a value in an event, and its key.
 struct ValuePlace {
   size_t begin = 0;
   size_t end = 0;
-  std::string_view key;  // without quotes; valid while the text is
+  std::string_view key;  // without quotes; points into the text
 };
 
-// All values behind a ":", those inside of args as well.
+// Returns all values after a ":", including those inside args.
 std::vector<ValuePlace> ValuesIn(std::string_view text);
 
 }  // namespace stepscope

@@ -1,4 +1,4 @@
-// Any bytes given to the reader end in a Trace or an error.
+// For any bytes, the reader returns a Trace or an error.
 #include <stepscope/read.h>
 #include <stepscope/trace.h>
 #include <sys/mman.h>
@@ -10,7 +10,7 @@
 #include <string>
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* bytes, size_t size) {
-  // A file that lives in memory only: the reader takes paths.
+  // The reader takes paths, so this is a file in memory.
   static const int file = memfd_create("fuzz", 0);
   if (file < 0 || ftruncate(file, 0) != 0 ||
       pwrite(file, bytes, size, 0) != static_cast<ssize_t>(size)) {

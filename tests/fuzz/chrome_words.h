@@ -1,5 +1,5 @@
-// Words of the Chrome traces that profilers write, and values that they should
-// not: what the mutator makes events of.
+// Words in Chrome traces that profilers write, and values that they should not
+// write. The mutator makes events from them.
 #pragma once
 
 #include <string_view>
@@ -82,7 +82,7 @@ inline constexpr EventKind kEventKinds[] = {
 inline constexpr std::string_view kPhases[] = {"X", "X", "X", "X", "i", "M",
                                                "B", "E", "s", "f", "C", ""};
 
-// What may stand in args, with a value as it should be.
+// Keys for args, each with a valid value.
 struct ArgWords {
   std::string_view key;
   std::string_view value;

@@ -1,8 +1,8 @@
-// Any bytes as an activity buffer of any version: the decoder reads none beyond
-// it, and every row it makes is sane.
+// Decodes any bytes as an activity buffer of any version: the decoder must not
+// read beyond the buffer, and all rows must be sane.
 //
-// The first byte chooses the version; the rest is the buffer. Texts are looked
-// up, as pointers in such bytes lead nowhere.
+// The first byte selects the version; the rest is the buffer. Texts are looked
+// up in a table, because pointers in such bytes are invalid.
 #include <cstdlib>
 #include <cstring>
 #include <memory>
@@ -39,7 +39,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* bytes, size_t size) {
   if (size == 0) return 0;
   FakeCupti fake(kVersions[bytes[0] % std::size(kVersions)]);
   const std::unique_ptr<CuptiApi> api = fake.Api();
-  // A copy of just that size, so that the sanitizers see its end.
+  // A copy of exactly this size, so that the sanitizers detect reads past its
+  // end.
   const std::vector<uint8_t> copy(bytes + 1, bytes + size);
   const CuptiBuffer buffer = {copy.data(), copy.size()};
   TraceBuilder builder;

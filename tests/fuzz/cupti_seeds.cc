@@ -1,5 +1,5 @@
-// Writes the seeds of fuzz_cupti_decode into the folder given: one per kind of
-// record, and one buffer with all of them, for an old and for a new version.
+// Writes seeds of fuzz_cupti_decode to the given folder: one per kind of
+// record, and one buffer with all kinds, for an old and a new version.
 #include <cstdio>
 #include <string>
 #include <vector>

@@ -1,10 +1,10 @@
-"""Cuts seeds for the Chrome fuzzers out of tests/data/traces.
+"""Makes seeds for the Chrome fuzzers from the traces in tests/data/traces.
 
     python3 tests/fuzz/make_chrome_seeds.py OUT [STEPSCOPE]
 
-Of each trace: its header and, of every kind of event (category, first word of
-the name, keys), the first few with what shares their correlation id. With the
-path of the program, two of the seeds in our own dialect as well.
+Each seed has a trace's header and, for each kind of event (category, first word
+of the name, keys), the first few events and those with the same correlation ID.
+With the path of the program, two seeds are also written in our own dialect.
 """
 
 import collections
@@ -42,7 +42,7 @@ def correlation_of(event):
 
 
 def chosen(events):
-    """The events of a seed, in the order of the file."""
+    """Returns the events of a seed in the order of the file."""
     seen = collections.Counter()
     kept = set()
     wanted = set()

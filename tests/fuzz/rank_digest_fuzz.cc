@@ -1,8 +1,8 @@
-// Any bytes given as the digest of a rank end in a digest or an error; with
-// what was read, the report of a job can be made and printed.
+// For any bytes, reading a rank's digest returns a digest or an error. The
+// report of a job with the digest can be made and printed.
 //
-// A digest's checksum would stop nearly every change, so it is made right here:
-// what is damaged on its way is found by it, what was made to do harm is not.
+// The checksum would reject nearly all changes, so the target corrects it: a
+// checksum detects accidental damage, but not deliberate changes.
 #include <stepscope/analysis.h>
 #include <stepscope/rank_digest.h>
 #include <stepscope/ranks.h>
@@ -25,7 +25,7 @@ void Require(bool holds) {
   if (!holds) std::abort();
 }
 
-// The rank in `bytes`, or all of them if they are no envelope.
+// Returns the rank in `bytes`, or all bytes if they are not an envelope.
 std::string_view RankIn(std::string_view bytes) {
   std::string_view rest = bytes;
   for (WireField field; TakeField(rest, field);) {
@@ -54,7 +54,8 @@ void Read(std::string_view bytes) {
     Require(!digest.status().message().empty());
     return;
   }
-  // Beside itself as the next rank, so that its collectives have partners.
+  // Adds the same digest as the next rank, so that its collectives have
+  // partners.
   std::vector<RankDigest> ranks = {*digest, *std::move(digest)};
   ranks[1].report.run.rank = ranks[0].report.run.rank == 0 ? 1 : 0;
   const Report report = AnalyzeRanks(ranks);

@@ -1,5 +1,5 @@
-// Runs a fuzz target once over each file of the folders given, and over a few
-// changes of each where the target has a mutator of its own.
+// Runs a fuzz target once on each file in the given folders. If the target has
+// its own mutator, also runs it on a few mutations of each file.
 #include <algorithm>
 #include <cstdint>
 #include <cstdio>
@@ -15,7 +15,7 @@ extern "C" __attribute__((weak)) size_t LLVMFuzzerCustomMutator(uint8_t* bytes,
                                                                 size_t max_size,
                                                                 unsigned seed);
 
-// libFuzzer's own mutations are not here; one byte changes.
+// Replaces libFuzzer's own mutations: changes one byte.
 extern "C" size_t LLVMFuzzerMutate(uint8_t* bytes, size_t size, size_t) {
   if (size > 0) bytes[size / 2] ^= 0x11;
   return size;

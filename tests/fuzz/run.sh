@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Runs the fuzz targets (clang, libFuzzer, address and undefined-behaviour sanitizers) from their seeds.
 #   bash tests/fuzz/run.sh [MINUTES each (10)] [TARGET...]
-# What they find is in build/fuzz/found and the logs beside it, and the exit status is 1.
+# Findings are in build/fuzz/found, with logs beside it; then the exit status is 1.
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 minutes=${1:-10}
@@ -18,12 +18,12 @@ failed=0
 for target in "${targets[@]}"; do
   corpus=build/fuzz/corpus/$target
   mkdir -p "$corpus"
-  # Long inputs from the start: what breaks a reader of events takes more than one event.
+  # Long inputs from the start, because breaking a reader of events takes more than one event.
   build/fuzz/bin/"$target" -len_control=0 -max_len=65536 -timeout=30 -rss_limit_mb=2048 \
     -max_total_time=$((minutes * 60)) -artifact_prefix=build/fuzz/found/ -print_final_stats=1 \
     "$corpus" tests/fuzz/seeds/"${seeds[$target]}" >build/fuzz/"$target".log 2>&1 || failed=1
   grep -E 'ERROR|SUMMARY|runtime error|number_of_exec|DONE' build/fuzz/"$target".log || true
-  # An overflow does not end a run; it is a finding all the same.
+  # An overflow does not end a run, but it is still a finding.
   ! grep -q 'runtime error' build/fuzz/"$target".log || failed=1
 done
 exit "$failed"

@@ -1,5 +1,5 @@
-// Whatever can be read can be analysed, added up, printed and written; what is
-// written can be read.
+// Everything that can be read can be analysed, summed up, printed and written,
+// and what is written can be read.
 #include <stepscope/analysis.h>
 #include <stepscope/export.h>
 #include <stepscope/read.h>
@@ -45,7 +45,7 @@ void Write(const Trace& trace, const std::string& folder) {
   }
 }
 
-// In memory where there is such a folder.
+// Returns a folder in memory if the machine has one.
 std::string Folder() {
   const std::string base =
       std::filesystem::is_directory("/dev/shm") ? "/dev/shm" : "/tmp";

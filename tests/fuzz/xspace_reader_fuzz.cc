@@ -1,4 +1,4 @@
-// Any bytes given to the XSpace reader end in a Trace or an error.
+// For any bytes, the XSpace reader returns a Trace or an error.
 #include <stepscope/trace.h>
 #include <sys/mman.h>
 #include <unistd.h>

@@ -8,7 +8,7 @@
 namespace stepscope {
 namespace {
 
-// Durations by name.
+// Durations by the name of the work.
 using Work = std::map<std::string, std::vector<int64_t>>;
 
 Work WorkIn(const Trace& trace) {

@@ -1,4 +1,4 @@
-// The comparison itself, on device work made up for it.
+// Tests the comparison on made-up device work.
 #include "gpu/compare_work.h"
 
 #include <gmock/gmock.h>

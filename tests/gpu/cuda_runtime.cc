@@ -13,7 +13,7 @@ constexpr int kCaptureThreadLocal = 1;  // cudaStreamCaptureModeThreadLocal
 constexpr unsigned kAttachGlobal = 1;   // cudaMemAttachGlobal
 constexpr unsigned kHostMapped = 2;     // cudaHostAllocMapped
 
-// Calls a function of the runtime by its name.
+// Calls a function of the CUDA runtime by its name.
 template <typename... Arguments>
 void Call(const char* name, Arguments... arguments) {
   using Function = int (*)(Arguments...);

@@ -1,9 +1,9 @@
-// The few calls of the CUDA runtime that LibTorch has no portable way to make:
-// memory pools, managed and mapped memory, and a graph. Found by name in the
-// libcudart that LibTorch brought, so that nothing of CUDA is linked.
+// A few calls of the CUDA runtime for which LibTorch has no portable function:
+// memory pools, managed and mapped memory, and a graph. They are found by name
+// in LibTorch's libcudart, so nothing of CUDA is linked.
 //
-// One thread uses it. Each call throws std::runtime_error with the call's name
-// if the runtime refuses it.
+// Use it on one thread only. Each call throws std::runtime_error with the
+// call's name if the runtime returns an error.
 #pragma once
 
 #include <cstddef>
@@ -17,11 +17,11 @@ class CudaRuntime {
   CudaRuntime(const CudaRuntime&) = delete;
   CudaRuntime& operator=(const CudaRuntime&) = delete;
 
-  // cudaMallocAsync and cudaFreeAsync, on a stream of its own.
+  // Calls cudaMallocAsync and cudaFreeAsync on a separate stream.
   void UsePools();
-  // Launches a graph of a memset and a copy, captured when this was made.
+  // Launches a graph of a memset and a copy, which the constructor captured.
   void LaunchGraph();
-  // cudaMallocManaged, cudaHostAlloc, and a memset of each.
+  // Calls cudaMallocManaged and cudaHostAlloc, and a memset of each block.
   void UseManagedAndHostMemory();
 
  private:

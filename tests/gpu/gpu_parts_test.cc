@@ -1,5 +1,6 @@
-// What only slot.sh records: several windows and recorders in one process, many
-// threads, full buffers, CUDA graphs. Skipped where it did not.
+// Tests recordings that only slot.sh makes: several windows and recorders in
+// one process, many threads, full buffers, CUDA graphs. Skipped without these
+// recordings.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <stepscope/read.h>
@@ -22,7 +23,7 @@ using testing::Not;
 
 class GpuPartsTest : public testing::Test {
  protected:
-  // The traces of a part whose names contain `word`.
+  // Returns the traces of a part whose names contain `word`.
   static std::vector<Trace> TracesOf(const std::string& part,
                                      const std::string& word) {
     std::vector<Trace> traces;
@@ -49,7 +50,8 @@ class GpuPartsTest : public testing::Test {
     }
     EXPECT_THAT(trace.kernels(), Not(IsEmpty()));
   }
-  // Both saw the same kernels, copies and memsets, whatever time they took.
+  // Checks that both traces have the same kernels, copies and memsets; times
+  // may differ.
   static void ExpectSameWork(std::vector<Trace> traces) {
     ASSERT_EQ(traces.size(), 2u);
     const Trace second = std::move(traces.back());
@@ -107,9 +109,9 @@ TEST_F(GpuPartsTest, WhatFullBuffersLoseIsSaid) {
   }));
 }
 
-// CUPTI 13.0 may give kernels of graphs wrong correlations from the second
-// window on (pytorch/kineto#1165): such a kernel belongs to no call. Their
-// operators are those of the capture, which was seen before the first window.
+// From the second window on, CUPTI 13.0 may give kernels of graphs wrong
+// correlations (pytorch/kineto#1165). Such a kernel belongs to no call. Its
+// operators come from the capture, which was seen before the first window.
 TEST_F(GpuPartsTest, KernelsOfGraphsBelongToGraphLaunchesInBothWindows) {
   std::vector<Trace> windows = TracesOf("graphs", "graphs_c");
   ASSERT_EQ(windows.size(), 2u);

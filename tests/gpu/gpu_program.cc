@@ -1,15 +1,15 @@
-// Does work on a GPU under profilers, one stage after the other in one process:
+// Runs GPU work under profilers, stage by stage, in one process:
 //
 //   gpu_program FOLDER STAGE...
 //
-// leaves FOLDER/N_STAGE with what GpuStages() says; N counts the stages on from
-// the number of files that are there. A stage that fails says so on stderr and
-// the next one runs.
+// Writes the files that GpuStages() describes to FOLDER/N_STAGE. N continues
+// from the number of files already there. If a stage fails, its error goes to
+// stderr and the next stage runs.
 //
-// Linked to LibTorch's CPU half; CUDA is loaded at run time, so it builds
-// anywhere. STEPSCOPE_GPU_FAKE set: a fake CUPTI is preloaded, and the work is
-// done on the CPU. Exit status 77: there is no GPU, and why; 1: a stage failed;
-// 2: the words make no sense.
+// Linked to LibTorch's CPU half; CUDA is loaded at run time, so that this
+// builds anywhere. If STEPSCOPE_GPU_FAKE is set, a fake CUPTI is preloaded and
+// the work runs on the CPU. Exit status: 77: no GPU (stderr says why); 1: a
+// stage failed; 2: wrong arguments.
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
 #include <dlfcn.h>
@@ -51,7 +51,8 @@ int Usage() {
   return kUsage;
 }
 
-// A profiler that ended may still have to leave the process in a CUDA call.
+// Makes CUDA calls, because a profiler that ended may detach only in such a
+// call.
 void Settle(GpuWork& work) {
   for (int i = 0; i < 3; ++i) {
     work.Round();
@@ -59,7 +60,7 @@ void Settle(GpuWork& work) {
   }
 }
 
-// Whether it did what it should.
+// Runs a stage. Returns true if it succeeded.
 bool RunStage(const GpuStage& stage, GpuWork& work, const std::string& prefix) {
   std::string why;
   try {

@@ -19,14 +19,14 @@
 namespace stepscope {
 namespace {
 
-// Enough for a median of each kernel; beside a fake, whose operators run on the
-// CPU, as few as show the same kinds of work.
+// Enough rounds for a median of each kernel. With a fake, operators run on the
+// CPU, so only as many as show all kinds of work.
 int Rounds(const GpuWork& work) { return work.fake() ? 3 : 40; }
-// Steps of a window whose length is compared with that of other steps.
+// Number of steps in a window whose mean step is compared with other steps.
 constexpr int kCostSteps = 80;
 
-// Runs the steps of a Profile whose schedule has a window per path; each
-// window's trace goes there.
+// Runs a Profile with one window for each path, and writes each window's trace
+// to its path.
 absl::Status UnderProfile(ProfileOptions options,
                           const std::vector<std::string>& paths,
                           const std::function<void(bool recorded)>& step) {
@@ -58,7 +58,7 @@ absl::Status UnderProfile(ProfileOptions options,
   return status;
 }
 
-// Its warm-up is a round before; so is Kineto's.
+// The warm-up is one round before the window, as for Kineto.
 absl::Status RecordWindows(GpuWork& work,
                            const std::vector<std::string>& paths) {
   ProfileOptions options;
@@ -79,7 +79,7 @@ absl::Status TwoWindows(GpuWork& work, const std::string& prefix) {
   return RecordWindows(work, {prefix + "_c0.json.gz", prefix + "_c1.json.gz"});
 }
 
-// Runs `steps` under Kineto; `file` "" keeps nothing.
+// Runs `steps` under Kineto. If `file` is "", keeps nothing.
 void UnderKineto(const GpuWork& work, const std::string& file,
                  const std::function<void()>& warmup,
                  const std::function<void()>& steps) {
@@ -136,7 +136,7 @@ absl::Status Overflow(GpuWork& work, const std::string& prefix) {
       [&](bool recorded) { work.Launch(recorded ? kOverflowLaunches : 1); });
 }
 
-// Adds the length of each of `steps` steps to `us`.
+// Runs `steps` steps and appends the length of each to `us`.
 void Time(std::vector<double>* us, int steps,
           const std::function<void()>& step) {
   for (int i = 0; i < steps; ++i) {
@@ -159,9 +159,9 @@ absl::Status WriteCost(const std::string& path, const std::vector<double>& off,
       "{\"off_us\": " + list(off) + ", \"on_us\": " + list(on) + "}\n", path);
 }
 
-// Steps without a recorder before and after those with one, so that a drift of
-// the machine hits both alike. `record` appends the times of those with one;
-// what opens and closes the recorder is left out.
+// Runs steps without a recorder before and after those with one, so that a
+// drift of the machine affects both alike. `record` appends the times of the
+// recorded steps, without opening and closing the recorder.
 absl::Status CostOf(
     GpuWork& work, const std::string& prefix,
     const std::function<absl::Status(const std::function<void()>& step,

@@ -1,5 +1,6 @@
-// What gpu_program does in one process, stage by stage, and what each stage
-// leaves. No header of LibTorch: the tests that judge the files include it.
+// The stages that gpu_program runs in one process, and the files that each
+// stage writes. Includes no LibTorch header, because the tests that check the
+// files include it.
 #pragma once
 
 #include <absl/status/status.h>
@@ -11,15 +12,15 @@ namespace stepscope {
 
 class GpuWork;
 
-// Stage "threads": what each of its threads launches.
+// Stage "threads": launches per thread.
 inline constexpr int kLaunchingThreads = 4;
 inline constexpr int kLaunchesPerThread = 500;
-// Stage "overflow": launches, of which its buffers hold a part.
+// Stage "overflow": number of launches, more than its buffers hold.
 inline constexpr int kOverflowLaunches = 20'000;
 
 struct GpuStage {
   std::string name;
-  std::string leaves;  // for the help text; {} is the stage's prefix
+  std::string leaves;  // for the help text; {} is the prefix
   absl::Status (*run)(GpuWork& work, const std::string& prefix) = nullptr;
 };
 

@@ -1,5 +1,5 @@
-// Our recording of a GPU's work beside LibTorch's own of the same work. Needs a
-// GPU; elsewhere it says that it was skipped.
+// Compares our recording of GPU work with LibTorch's own recording of the same
+// work. Needs a GPU; skipped on other machines.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <stepscope/read.h>
@@ -25,17 +25,17 @@ using testing::IsEmpty;
 using testing::Not;
 
 constexpr int kSkipped = 77;
-// Kernels may begin so long before their call, but not many of them.
+// A kernel may start before its call by this time, but only a small share may.
 constexpr int64_t kEarlyNs = 2'000;
 constexpr double kEarlyShare = 0.05;
-// Medians of the same kernel in two processes on an H200 differed by up to 4 %,
+// On an H200, medians of the same kernel in two processes differed by up to 4 %
 // or two ticks; in one process (gpu_parts_test.cc) by less than 1 %.
 constexpr CompareOptions kBetweenProcesses = {.least_tolerance = 0.05,
                                               .tick_ns = 64};
 
 class GpuTest : public testing::Test {
  protected:
-  // Recorded once for all tests: here, or before by slot.sh.
+  // Records once for all tests, unless slot.sh has recorded before.
   static void SetUpTestSuite() {
     temporary_ = new TempFolder;
     const auto recorded = FolderOfPart("tests");
@@ -149,7 +149,7 @@ TEST_F(GpuTest, WorkIsLinkedToItsCallAndKernelsToTheirOperator) {
   for (const Copy& copy : Ours().copies()) EXPECT_NE(copy.call, kNone);
 }
 
-// If the two clocks are told apart wrongly, this shows it.
+// Fails if the offset between the two clocks is wrong.
 TEST_F(GpuTest, KernelsBeginAfterTheirCalls) {
   const std::vector<int64_t> ours = LaunchLagsNs(Ours());
   std::printf("launch to kernel, ours: %s\n", LagText(ours).c_str());

@@ -1,9 +1,9 @@
-// What gpu_program has recorded: work of every kind that CUPTI has a record
-// for, and a small training step.
+// The work that gpu_program records: every kind for which CUPTI has a record,
+// and a small training step.
 //
-// With a fake CUPTI in place of a GPU (tests/README.md) the operators run on
-// the CPU, and what only a device has is left out: streams, pinned memory, CUDA
-// graphs. Of one thread, except OnThreads().
+// With a fake CUPTI in place of a GPU (tests/README.md), operators run on the
+// CPU. Work that needs a device is left out: streams, pinned memory, CUDA
+// graphs. Everything except OnThreads() runs on one thread.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -21,20 +21,22 @@ namespace stepscope {
 
 class GpuWork {
  public:
-  // On the first GPU, whose CUDA must be loaded, or on the CPU.
+  // Uses the first GPU, for which CUDA must be loaded, or the CPU.
   explicit GpuWork(bool fake);
 
   bool fake() const { return fake_; }
 
-  // The same calls each time, in one order; the device is idle at its end.
+  // Makes the same calls in the same order each time. The device is idle at the
+  // end.
   void Round();
-  // What a program does once, and what would cost each round too much.
+  // Does what a program does once and what is too slow for each round.
   void Once();
-  // One kernel per launch, one after the other.
+  // Launches one kernel per launch, one after the other.
   void Launch(int launches);
-  // The same on several threads at once.
+  // Does the same on several threads at once.
   void OnThreads(int threads, int launches);
-  // Forward, backward and update of a small network; mostly launches.
+  // Runs forward, backward and update of a small network; most of it is
+  // launches.
   void TrainingStep();
   // Waits until the device is idle.
   void Synchronize();

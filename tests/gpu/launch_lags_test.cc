@@ -1,4 +1,4 @@
-// Launch lags of recordings made up for it.
+// Tests launch lags on made-up recordings.
 #include "gpu/launch_lags.h"
 
 #include <gmock/gmock.h>
@@ -12,7 +12,7 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
 
-// Calls a microsecond apart, and a kernel so long after each.
+// Returns calls that are 1 us apart, each with a kernel after the given lag.
 Trace KernelsAfter(const std::vector<int64_t>& lags, int64_t graph = 0) {
   TraceBuilder builder;
   const RowId thread = builder.ThreadRow(/*pid=*/1, /*tid=*/1);

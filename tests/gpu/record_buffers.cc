@@ -10,7 +10,7 @@ namespace stepscope {
 
 absl::Status RecordBuffers(const std::function<void()>& work,
                            const std::string& path) {
-  SavingCupti* saving = nullptr;  // the collector's
+  SavingCupti* saving = nullptr;  // owned by the collector
   const auto collector = MakeCuptiCollector(
       {.detach_at_end = false},
       {.driver = [] { return LoadCudaDriver(); },

@@ -1,5 +1,5 @@
-// Keeps the buffers CUPTI fills while something runs. Apart from what uses
-// LibTorch: this side includes CUPTI's headers.
+// Keeps the buffers that CUPTI fills during some work. Separate from code that
+// uses LibTorch, because this file's source includes CUPTI's headers.
 #pragma once
 
 #include <absl/status/status.h>
@@ -10,7 +10,7 @@
 namespace stepscope {
 
 // Runs `work` in a window of the CUPTI collector and writes its buffers to
-// `path` (recorded_cupti.h). Errors are the collector's, or of the file.
+// `path` (recorded_cupti.h). Returns errors of the collector or of the file.
 absl::Status RecordBuffers(const std::function<void()>& work,
                            const std::string& path);
 

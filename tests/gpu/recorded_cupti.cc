@@ -25,7 +25,7 @@ void Put(std::string& bytes, Number number) {
   bytes.append(reinterpret_cast<const char*>(&number), sizeof(number));
 }
 
-// Takes the file apart from its beginning; false where it is too short.
+// Reads the file from the start. Functions return false if it is too short.
 class Cursor {
  public:
   explicit Cursor(std::string_view bytes) : bytes_(bytes) {}
@@ -142,7 +142,7 @@ RecordedCupti SavingCupti::Recorded() const {
   RecordedCupti recorded;
   recorded.version = inner_->version();
   recorded.buffers = buffers_;
-  // The decoder knows which records name texts.
+  // The decoder knows which records refer to texts.
   std::vector<CuptiBuffer> views;
   for (const std::vector<uint8_t>& buffer : recorded.buffers)
     views.push_back({buffer.data(), buffer.size()});

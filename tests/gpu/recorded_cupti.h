@@ -1,10 +1,10 @@
-// Buffers of CUPTI records as a GPU's driver filled them, kept in a file: what
-// the decoder is tested with where there is no GPU.
+// A file of CUPTI record buffers that a GPU's driver filled. Tests of the
+// decoder use it on machines without a GPU.
 //
-// The file: "stepscope cupti 1\n", then in the machine's own order of bytes the
-// CUPTI version (4 bytes), the number of buffers (4), each with its length (8)
-// and its bytes, the number of texts (4), each with the address by which the
-// records name it (8), its length (4) and its bytes.
+// Format: "stepscope cupti 1\n", then in the machine's byte order: the CUPTI
+// version (4 bytes) and the number of buffers (4); for each buffer its length
+// (8) and its bytes; the number of texts (4); for each text the address by
+// which records refer to it (8), its length (4) and its bytes.
 #pragma once
 
 #include <absl/status/status.h>
@@ -27,25 +27,25 @@ struct RecordedCupti {
   std::vector<std::vector<uint8_t>> buffers;
   std::map<uint64_t, std::string> texts;  // by address
 
-  // The text a record names by this address; empty for one that is not here.
+  // Returns the text that records refer to by this address; empty if unknown.
   std::string_view TextAt(const char* address) const;
 };
 
 // Errors: Unavailable if the file cannot be written or opened, DataLoss if it
-// is cut or is no such file.
+// is cut or is not such a file.
 absl::Status WriteRecorded(const RecordedCupti& recorded,
                            const std::string& path);
 absl::StatusOr<RecordedCupti> ReadRecorded(const std::string& path);
 
-// A CUPTI that passes everything on to another and keeps a copy of each buffer
-// that comes back. At most one lives at a time. Buffers may come on any thread.
+// Passes all calls on to another CUPTI and keeps a copy of each returned
+// buffer. At most one may exist at a time. Buffers may arrive on any thread.
 class SavingCupti : public CuptiApi {
  public:
   explicit SavingCupti(std::unique_ptr<CuptiApi> inner);
   ~SavingCupti() override;
 
-  // What has come so far, with the texts the records name. Those must still
-  // live: before CUPTI leaves the process.
+  // Returns the buffers so far and the texts that records refer to. Call it
+  // before CUPTI is detached, because the texts must still exist.
   RecordedCupti Recorded() const;
 
   uint32_t version() const override { return inner_->version(); }

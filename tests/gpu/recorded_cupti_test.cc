@@ -1,5 +1,5 @@
-// Recorded buffers, written and read back with a fake CUPTI; and every file
-// that a machine with a GPU left in tests/data/gpu, decoded.
+// Tests recorded buffers: writing and reading them with a fake CUPTI, and
+// decoding every file in tests/data/gpu, which machines with GPUs recorded.
 #include "gpu/recorded_cupti.h"
 
 #include <gmock/gmock.h>
@@ -38,9 +38,9 @@ Replayed Replay(const RecordedCupti& recorded) {
 
 class RecordedCuptiTest : public CuptiCollectorFixture {
  protected:
-  // A window of three kernels of two names under a SavingCupti.
+  // Records a window with three kernels of two names under a SavingCupti.
   RecordedCupti Record() {
-    // The collector owns its CUPTI; this one is read while that lives.
+    // The collector owns this CUPTI, so it is read while the collector exists.
     SavingCupti* kept = nullptr;
     auto sources = Sources();
     sources.cupti = [&]() -> absl::StatusOr<std::unique_ptr<CuptiApi>> {
@@ -90,7 +90,7 @@ TEST_F(RecordedCuptiTest, ACutFileIsDataLoss) {
   EXPECT_TRUE(absl::IsUnavailable(ReadRecorded("/nowhere").status()));
 }
 
-// What GPUs have left so far; under slot.sh, what this one has just left.
+// The files that GPUs recorded; under slot.sh, also those it has just recorded.
 TEST(RecordedBuffersTest, OfRealGpusAreDecodedWhole) {
   const auto recorded_now = FolderOfPart("buffers");
   const std::vector<std::string> files =

@@ -1,7 +1,7 @@
-// Where the tests of this folder find what a GPU recorded. `bash
-// tests/gpu/slot.sh` records first, into a folder per part, and then runs these
-// tests with STEPSCOPE_GPU_RECORDED naming the folder of the parts: what was
-// recorded is kept whatever a test says of it.
+// Finds GPU recordings for the tests of this folder. `bash tests/gpu/slot.sh`
+// first records into one folder per part. Then it runs these tests with
+// STEPSCOPE_GPU_RECORDED set to the parent folder. The recordings are kept even
+// if a test fails.
 #pragma once
 
 #include <algorithm>
@@ -13,7 +13,7 @@
 
 namespace stepscope {
 
-// The folder of a part; nullopt if slot.sh did not start this process.
+// Returns the folder of a part; nullopt if slot.sh did not start this process.
 inline std::optional<std::filesystem::path> FolderOfPart(
     const std::string& part) {
   const char* recorded = std::getenv("STEPSCOPE_GPU_RECORDED");
@@ -21,8 +21,8 @@ inline std::optional<std::filesystem::path> FolderOfPart(
   return std::filesystem::path(recorded) / part;
 }
 
-// Files of `folder` whose names contain `word`, by name. None if there is no
-// such folder.
+// Returns the files in `folder` whose names contain `word`, sorted by name;
+// none if there is no such folder.
 inline std::vector<std::string> FilesWith(const std::filesystem::path& folder,
                                           const std::string& word) {
   std::vector<std::string> found;
@@ -35,7 +35,7 @@ inline std::vector<std::string> FilesWith(const std::filesystem::path& folder,
   return found;
 }
 
-// A fake CUPTI stands in for the GPU: the work is that of the CPU's operators.
+// True if a fake CUPTI replaces the GPU, so that operators run on the CPU.
 inline bool IsFake() { return std::getenv("STEPSCOPE_GPU_FAKE") != nullptr; }
 
 }  // namespace stepscope

@@ -17,7 +17,7 @@ from slot_parts import PARTS
 
 
 def take_over_state(work: pathlib.Path) -> None:
-    """Goes on from what unpack.sh kept of an earlier machine, unless this one has results of its own."""
+    """Continues with what unpack.sh kept of an earlier machine, unless this machine has results of its own."""
     archive = work.parent / "gpu-state.tar.gz"
     if archive.exists() and not (work / STATE).exists():
         work.mkdir(parents=True, exist_ok=True)
@@ -26,7 +26,7 @@ def take_over_state(work: pathlib.Path) -> None:
 
 
 def describe_machine(bin_folder: pathlib.Path, fake: str) -> str:
-    """As JSON: what the figures are of."""
+    """Describes, as JSON, the machine on which the numbers were measured."""
     def said(*command: str) -> str:
         try:
             return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False).stdout.strip()

@@ -1,16 +1,16 @@
 #!/usr/bin/env bash
-# Everything that needs a GPU, with one command: tests, recordings, overhead beside Kineto, the ladder, the gallery. Runs on a
-# machine with a GPU and torch; needs no network and installs nothing.
-#   bash tests/gpu/slot.sh [PART...]   all parts that have no result yet, or these. Stops after STEPSCOPE_GPU_LIMIT seconds (540);
-#                                      the same command goes on. Exit status: 0 all passed, 1 a part failed, 3 parts are left
-#   bash tests/gpu/slot.sh --again PART...   also those that have a result
-#   bash tests/gpu/slot.sh --list      the parts
-#   bash tests/gpu/slot.sh --pack      elsewhere, with all that a build needs: puts the programs into build/gpu-pack
-#   bash tests/gpu/unpack.sh DIR       elsewhere, when the results are back
-# What is recorded lies in build/gpu-slot, and after each part also, as few files, in STEPSCOPE_GPU_RESULTS (build/gpu-results).
-#   STEPSCOPE_PYTHON    a Python that has torch; else the active environment's, .venv's, or the first on the path
-#   STEPSCOPE_BIN       the programs, where there is no build/gpu-pack (build/default/bin)
-#   STEPSCOPE_GPU_FAKE  a libfakecupti_ops.so in place of the GPU (tests/README.md): tries this script, and proves nothing else
+# Runs everything that needs a GPU: tests, recordings, overhead compared with Kineto, the ladder and the gallery. Needs a
+# machine with a GPU and torch, but no network, and installs nothing.
+#   bash tests/gpu/slot.sh [PART...]   runs these parts, or all parts without a result. Stops after STEPSCOPE_GPU_LIMIT seconds
+#                                      (540); run it again to continue. Exit status: 0 all passed, 1 a part failed, 3 some left
+#   bash tests/gpu/slot.sh --again PART...   also runs parts that have a result
+#   bash tests/gpu/slot.sh --list      lists the parts
+#   bash tests/gpu/slot.sh --pack      on a machine that can build: puts the programs into build/gpu-pack
+#   bash tests/gpu/unpack.sh DIR       on the developer's machine, with the results
+# Recordings are in build/gpu-slot, and after each part also, as a few files, in STEPSCOPE_GPU_RESULTS (build/gpu-results).
+#   STEPSCOPE_PYTHON    a Python with torch; default: the active environment's, .venv's, or the first on the path
+#   STEPSCOPE_BIN       the programs if there is no build/gpu-pack (build/default/bin)
+#   STEPSCOPE_GPU_FAKE  a libfakecupti_ops.so that replaces the GPU (tests/README.md): only tests this script
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 pack=$root/build/gpu-pack
@@ -29,7 +29,7 @@ find_python() {
   fail "no Python with torch was found; name one in STEPSCOPE_PYTHON"
 }
 
-# What a program is linked to, without what every Linux has and what comes with torch.
+# Prints the libraries that a program links, except those that every Linux has and those that come with torch.
 libraries_of() {
   ldd "$@" | awk '$2 == "=>" && $3 ~ /^\// {print $3}' | sort -u |
     { grep -Ev '/(libc|libm|libdl|librt|libutil|libpthread|libgcc_s|libstdc\+\+|libz|libzstd)\.so|/torch/|/nvidia/' || true; }
@@ -58,13 +58,13 @@ make_pack() {
   } >"$folder/made.txt"
   mkdir -p "$pack"
   tar -C "$folder" -czf "$pack/programs.tar.gz" .
-  # What travels: the files that git knows, and the pack.
+  # The files to transfer: the files that git tracks, and the pack.
   bytes=$(cd "$root" && { git ls-files -z | xargs -0 stat -c %s; stat -c %s "$pack/programs.tar.gz"; } | awk '{sum += $1} END {print sum}')
   echo "$pack/programs.tar.gz: $(($(stat -c %s "$pack/programs.tar.gz") >> 20)) MiB; with the source tree $((bytes >> 20)) MiB"
   [ "$bytes" -le $((64 << 20)) ] || fail "tree and pack are larger than the 64 MiB that travel"
 }
 
-# Sets `bin`; the pack is taken out once.
+# Sets `bin`. Unpacks the pack only once.
 find_programs() {
   if [ -f "$pack/programs.tar.gz" ]; then
     bin=$work/bin
@@ -74,7 +74,7 @@ find_programs() {
       tar -C "$bin" -xzf "$pack/programs.tar.gz"
       touch "$bin/made.txt"
     fi
-    # The programs look for torch where they were built; here it is elsewhere.
+    # The programs look for torch where they were built; on this machine it is elsewhere.
     LD_LIBRARY_PATH=$bin:$("$python" - <<'END'
 import glob, importlib.util, os
 torch = os.path.dirname(importlib.util.find_spec("torch").origin)

@@ -1,6 +1,6 @@
-"""Runs parts within a time limit, remembers which ended, and keeps what they recorded in few files.
+"""Runs parts within a time limit, remembers which parts ended, and keeps their recordings in a few files.
 
-A part records first and is judged then; both times everything that is there goes into the results. A part that fails, hangs or
+A part is first recorded and then judged. Both times, all of its files are added to the results. A part that fails, hangs or
 crashes never stops the others.
 """
 
@@ -22,24 +22,24 @@ from dataclasses import dataclass
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]  # of the source tree
 STATE = "state.json"
-MOST_BYTES = 15 << 20  # of one file of the results
-MOST_FILES = 4         # beside summary.txt and state.json
-RESERVE_S = 20         # of the limit: for the results and for what cannot be stopped at once
-MOST_TRIES = 2         # of a part during which the machine went away
-AT_ONCE = 4            # parts: starting a process with CUDA takes seconds and hardly the GPU
+MOST_BYTES = 15 << 20  # per file of the results
+MOST_FILES = 4  # besides summary.txt and state.json
+RESERVE_S = 20  # of the limit, for the results and for what cannot stop at once
+MOST_TRIES = 2  # for a part during which the machine disappeared
+AT_ONCE = 4  # parts; starting a CUDA process takes seconds but hardly uses the GPU
 
 
 class PartFailed(Exception):
-    """A part did not do what it should; the message says what."""
+    """A part failed; the message says why."""
 
 
 class TimeOver(Exception):
-    """The limit is over; the part goes on with the next command."""
+    """The time limit is reached; the part continues in the next call."""
 
 
 @dataclass(frozen=True)
 class Done:
-    """A command that ended. returncode is below 0 after a signal."""
+    """A command that ended. returncode is negative after a signal."""
 
     returncode: int
     out: str  # stdout and stderr
@@ -47,14 +47,14 @@ class Done:
 
 @dataclass
 class Place:
-    """Where one part runs: its programs, its folder, its time."""
+    """The environment of one part: its programs, folder and time."""
 
     folder: pathlib.Path
     bin: pathlib.Path
     python: str
-    fake: str       # the library that stands in for the GPU; "": there is a GPU
+    fake: str  # the library that replaces the GPU; "": there is a GPU
     deadline: float  # time.monotonic()
-    goes_on: bool   # at the deadline it is not failed, but unfinished
+    goes_on: bool  # at the deadline, the part is unfinished, not failed
 
     def program(self, name: str) -> str:
         return str(self.bin / name)
@@ -69,10 +69,10 @@ class Place:
         return env
 
     def run(self, *command: object, env: Mapping[str, str] = {}, check: bool = True, preload: bool = False) -> Done:
-        """Runs a command, with its output in the part's log. `preload`: beside the fake, if there is one.
+        """Runs a command with its output in the part's log. `preload` is loaded in addition to the fake, if there is one.
 
-        Raises PartFailed where it cannot be started, or fails and `check` is set; at the deadline it is ended with all its
-        children: TimeOver if the part goes on, else PartFailed.
+        Raises PartFailed if the command cannot be started, or if it fails and `check` is set. At the deadline, it is ended with
+        all of its children, and TimeOver is raised if the part can continue later, else PartFailed.
         """
         words = [str(word) for word in command]
         try:
@@ -110,19 +110,20 @@ class Part:
     name: str
     what: str
     record: Callable[[Place], None]
-    judge: Callable[[Place], str]  # what was found, for people; raises PartFailed
-    # The most seconds that it may take, so that it is begun only if so many are left; of a part that goes on, the least
-    # that are worth beginning with.
+    judge: Callable[[Place], str]  # returns the findings as text; raises PartFailed
+    # Maximum duration in seconds: the part is started only if this much time is left. For a part that can continue, the minimum
+    # time for which a start is worthwhile.
     seconds: int = 90
-    goes_on: bool = False  # continues where it was stopped
-    alone: bool = True     # it measures time, so that nothing else may run meanwhile
-    missing: str = ""      # why the product has nothing to record: such a part only says so
-    keeps: Callable[[pathlib.PurePath], bool] = lambda path: True  # what of its folder goes into the results
+    goes_on: bool = False  # can continue after being stopped
+    alone: bool = True  # measures time, so nothing else may run
+    missing: str = ""  # why the product records nothing; the part only reports this
+    keeps: Callable[[pathlib.PurePath], bool] = lambda path: True  # files of its folder to keep in the results
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of a part. Its state is passed, failed, unfinished (goes on), begun (the machine went away) or not built."""
+    """The outcome of a part. Its state is passed, failed, unfinished (can continue), begun (the machine disappeared) or not
+    built."""
 
     state: str = "not begun"
     said: str = ""
@@ -134,7 +135,7 @@ class Outcome:
 
 
 class State:
-    """The outcomes of all parts, in a file."""
+    """The outcomes of all parts, stored in a file."""
 
     def __init__(self, path: pathlib.Path) -> None:
         self.path = path
@@ -153,7 +154,7 @@ class State:
 
 
 def summary(parts: Sequence[Part], state: State) -> str:
-    """A line per part, and under it what it found."""
+    """Returns one line per part, followed by its findings."""
     text = ""
     for part in parts:
         one = state.of(part)
@@ -163,7 +164,8 @@ def summary(parts: Sequence[Part], state: State) -> str:
 
 
 def pieces(files: Sequence[pathlib.Path]) -> tuple[list[list[pathlib.Path]], list[pathlib.Path]]:
-    """`files` in at most MOST_FILES groups of at most MOST_BYTES each, and those that found no room: the largest."""
+    """Splits `files` into at most MOST_FILES groups of at most MOST_BYTES each. Returns also the files that did not fit: the
+    largest."""
     groups: list[list[pathlib.Path]] = []
     sizes: list[int] = []
     left_out = []
@@ -182,7 +184,7 @@ def pieces(files: Sequence[pathlib.Path]) -> tuple[list[list[pathlib.Path]], lis
 
 
 def keep(done: Sequence[Part], parts: Sequence[Part], state: State, work: pathlib.Path, results: pathlib.Path) -> None:
-    """Writes all results anew: summary.txt, state.json and, with what `done` recorded, slot-N.tar."""
+    """Writes all results again: summary.txt, state.json and, with the recordings of `done`, slot-N.tar."""
     results.mkdir(parents=True, exist_ok=True)
     files = [file for part in done for file in sorted((work / part.name).rglob("*"))
              if file.is_file() and not file.is_symlink() and part.keeps(file.relative_to(work / part.name))]
@@ -203,7 +205,7 @@ def keep(done: Sequence[Part], parts: Sequence[Part], state: State, work: pathli
 
 
 class Slot:
-    """One command's time with the GPU: `limit` seconds. `fake`: see Place."""
+    """One command's time on the GPU: `limit` seconds. `fake`: see Place."""
 
     def __init__(self, parts: Sequence[Part], bin_folder: pathlib.Path, work: pathlib.Path, results: pathlib.Path, limit: float,
                  python: str, fake: str) -> None:
@@ -211,7 +213,7 @@ class Slot:
         self.deadline = time.monotonic() + limit - RESERVE_S
         work.mkdir(parents=True, exist_ok=True)
         self.state = State(work / STATE)
-        self.lock = threading.Lock()  # of the state, the results and what follows
+        self.lock = threading.Lock()  # protects the state, the results and the following members
         self.recording: set[str] = set()
 
     def put(self, part: Part, outcome: Outcome) -> None:
@@ -219,7 +221,7 @@ class Slot:
             self.state.put(part, outcome)
 
     def keep(self) -> None:
-        """Not of parts that still record: their files come and go."""
+        """Keeps results, except of parts that are still recording, because their files change."""
         with self.lock:
             keep([part for part in self.parts if part.name not in self.recording], self.parts, self.state, self.work, self.results)
 
@@ -242,7 +244,7 @@ class Slot:
         return Place(folder, self.bin, self.python, self.fake, deadline, part.goes_on)
 
     def do(self, part: Part) -> Outcome:
-        """Records, keeps, judges, keeps."""
+        """Records, keeps the results, judges, and keeps the results again."""
         before, begin = self.state.of(part), time.monotonic()
         tries = before.tries + 1 if before.state == "begun" else 1
         self.put(part, Outcome("begun", "", before.seconds, tries))
@@ -255,7 +257,7 @@ class Slot:
             ended, said = "unfinished", "goes on with the next command"
         except PartFailed as failure:
             ended, said = "failed", str(failure)
-        except Exception as error:  # of a part's own code: the others go on
+        except Exception as error:  # in a part's own code; the others continue
             ended, said = "failed", f"{type(error).__name__}: {error}"
         seconds = time.monotonic() - begin + (before.seconds if part.goes_on else 0)
         outcome = Outcome(ended, said, round(seconds), tries)
@@ -264,7 +266,7 @@ class Slot:
         return outcome
 
     def outcome(self, part: Part) -> Outcome | None:
-        """None where the time is too short to begin."""
+        """Returns None if too little time is left to start."""
         now = self.state.of(part)
         if part.missing:
             now = Outcome("not built", part.missing)
@@ -283,7 +285,8 @@ class Slot:
         print(f"== {part.name}: {part.what}\n   {said}", flush=True)
 
     def run(self, names: Sequence[str], again: bool) -> int:
-        """Runs the parts of these names, or all, that have not ended; `again`: those, too. The exit status: see slot.sh."""
+        """Runs the named parts (default: all) that have not ended; with `again`, also those that have. Exit status: see
+        slot.sh."""
         wanted = [part for part in self.parts if not names or part.name in names]
         left = [part for part in wanted if again or not self.state.of(part).ended()]
         with ThreadPoolExecutor(AT_ONCE) as pool:

@@ -1,4 +1,4 @@
-"""The parts of a slot on a GPU: what each records, and how that is judged."""
+"""The parts of a slot on a GPU: what each part records, and how the recording is judged."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from collections.abc import Callable
 
 from slot_engine import ROOT, Part, PartFailed, Place, TimeOver, last_line
 
-DOCTOR_TOPICS = ("driver", "CUPTI", "subscription", "permissions")  # what recording needs; the rest is viewers
+DOCTOR_TOPICS = ("driver", "CUPTI", "subscription", "permissions")  # needed for recording; the others are about viewers
 COST_ROUNDS = 5
-COST_BOUND = 0.35  # what we add to a step, of what Kineto adds
-# The first step of the published case study, and what it says of it.
+COST_BOUND = 0.35  # maximum ratio of what we and Kineto add to a step
+# The first step of the published case study, and what stepscope says about it.
 BASELINE = ("--batch", "32", "--workers", "0", "--set-to-none", "0")
-# As many steps, pairs and profiles as fit into the time of a lent GPU.
+# Numbers of steps, pairs and profiles that fit into the time of a borrowed GPU.
 RUNGS = ("rungs", "--device", "cuda", "--side", "224", "--pairs", "2", "--steps", "12", "--active", "4")
 CLIMB = ("climb", "--device", "cuda", "--side", "224", "--pairs", "3", "--steps", "16", "--active", "6", "--profiles", "1", "--no-sweep",
          "--max-changes", "10", f"--start={' '.join(BASELINE)}")
 COUNTERS_HZ = 1000
 COUNTERS = {"sm_active_frac": "SMs active", "tensor_active_frac": "Tensor Cores active", "dram_frac": "memory bandwidth"}
-# Tried beside a fake, on two cores.
+# Tried with a fake, on two cores.
 FAKE_RUNGS = ("rungs", "--side", "16", "--pairs", "2", "--steps", "8", "--active", "2")
 FAKE_CLIMB = ("climb", "--side", "16", "--pairs", "2", "--steps", "8", "--active", "4", "--profiles", "1", "--no-sweep", "--max-changes", "1")
 FAKE_PROGRAMS = ("rgcn_boolean_masks", "gpt_manual_attention")
@@ -31,7 +31,7 @@ FAKE_GALLERY = ("validation-mode", "debug-api-on")
 
 
 def record_stages(*stages: str, **env: str) -> Callable[[Place], None]:
-    """A part's `record`: these stages in one process."""
+    """Returns a part's `record` that runs these stages in one process."""
     def record(place: Place) -> None:
         gpu_program(place, place.folder, *stages, env=env)
     return record
@@ -39,7 +39,7 @@ def record_stages(*stages: str, **env: str) -> Callable[[Place], None]:
 
 def gpu_program(place: Place, folder: pathlib.Path, *stages: str, env: dict[str, str] | None = None, check: bool = True) -> int:
     done = place.run(place.program("gpu_program"), folder, *stages, env=env or {}, check=check, preload=True)
-    for trace in folder.glob("*_kineto.json"):  # megabytes, of which gzip leaves a tenth
+    for trace in folder.glob("*_kineto.json"):  # megabytes, which gzip shrinks to a tenth
         with open(trace, "rb") as plain, gzip.open(f"{trace}.gz", "wb", compresslevel=6) as packed:
             shutil.copyfileobj(plain, packed)
         trace.unlink()
@@ -47,20 +47,20 @@ def gpu_program(place: Place, folder: pathlib.Path, *stages: str, env: dict[str,
 
 
 def record_tests(place: Place) -> None:
-    """A process each, so that no recorder meets what another one left."""
+    """Uses one process per stage, so that no recorder is affected by another one."""
     for stage in ("ours", "kineto", "kineto"):
         gpu_program(place, place.folder, stage)
 
 
 def judged_by(*programs: tuple[str, str]) -> Callable[[Place], str]:
-    """A part's `judge`: these test programs with their filters."""
+    """Returns a part's `judge` that runs these test programs with their filters."""
     def judge(place: Place) -> str:
         return "\n".join(run_tests(place, *one) for one in programs)
     return judge
 
 
 def run_tests(place: Place, program: str, only: str) -> str:
-    """How many passed, and what they printed of measurements. On a GPU a skipped test is a failed one."""
+    """Returns how many tests passed, and the measurements they printed. On a GPU, a skipped test counts as failed."""
     done = place.run(place.program(program), f"--gtest_filter={only}", check=False)
     names = {word: re.findall(rf"^\[ +{word} +\] (\w[^\s,]*)(?:,.*)? \(\d+ ms", done.out, re.M) for word in ("OK", "FAILED", "SKIPPED")}
     measured = [line for line in done.out.splitlines() if line.startswith("launch to kernel")]
@@ -79,7 +79,7 @@ def record_doctor(place: Place) -> None:
 
 
 def judge_doctor(place: Place) -> str:
-    """What it says of viewers, which nobody needs here, counts for nothing."""
+    """Ignores what the doctor says about viewers, which are not needed here."""
     text = (place.folder / "doctor.txt").read_text()
     lines = {topic: line for line in text.splitlines() for topic in DOCTOR_TOPICS if line.split()[1:2] == [topic]}
     wrong = [lines.get(topic, f"no line about {topic}") for topic in DOCTOR_TOPICS if not lines.get(topic, "").startswith("ok")]
@@ -89,7 +89,7 @@ def judge_doctor(place: Place) -> str:
 
 
 def record_overhead(place: Place) -> None:
-    """Alternating, since a machine drifts; each process also measures its own steps without a recorder."""
+    """Alternates recorders, because a machine drifts. Each process also measures its own steps without a recorder."""
     for number in range(2 if place.fake else COST_ROUNDS):
         for stage in ("cost-ours", "cost-kineto")[::1 if number % 2 else -1]:
             gpu_program(place, place.folder, stage)
@@ -129,7 +129,7 @@ def record_causes(place: Place) -> None:
 
 
 def judge_causes(place: Place) -> str:
-    """What each part of CUPTI adds to a step, each with what the ones before it have."""
+    """Measures what each part of CUPTI adds to a step; each measurement includes the parts before it."""
     lines = []
     for stage in CUPTI_COSTS:
         added = []
@@ -141,7 +141,8 @@ def judge_causes(place: Place) -> str:
 
 
 def record_orders(place: Place) -> None:
-    """Recorders after each other in one process, with all that TEARDOWN_CUPTI can be. What fails is a finding, not the end."""
+    """Runs recorders one after the other in one process, with every value of TEARDOWN_CUPTI. A failure is a finding, not the
+    end."""
     for teardown in ("unset", "0", "1"):
         env = {} if teardown == "unset" else {"TEARDOWN_CUPTI": teardown}
         for stages in ("ours kineto ours", "kineto ours kineto ours"):
@@ -198,7 +199,7 @@ def record_counters(place: Place) -> None:
 
 
 def judge_counters(place: Place) -> str:
-    """What the samples of the window's hardware counters show, and whether they are plausible."""
+    """Returns what the window's hardware counters show, and checks that they are plausible."""
     trace = next(iter(sorted(place.folder.glob("log/stepscope/*/c0/trace/rank0.json.gz"))), None)
     if trace is None:
         raise PartFailed("nothing was recorded")
@@ -219,7 +220,7 @@ def judge_counters(place: Place) -> str:
         lines.append(f"{what}: mean {statistics.mean(values):.1%}, at most {max(values):.1%}")
         if not all(0 <= value <= 1 for value in values):
             wrong.append(f"{what}: not a share")
-        if max(values) == 0 and not place.fake:  # products in 16 bits use all three
+        if max(values) == 0 and not place.fake:  # 16-bit products use all three
             wrong.append(f"{what}: always 0")
     if counted_s * COUNTERS_HZ > 1.5 * len(samples) or counted_s * COUNTERS_HZ < len(samples) / 1.5:
         wrong.append(f"{COUNTERS_HZ} a second were asked for")
@@ -237,7 +238,7 @@ def record_baseline(place: Place) -> None:
 
 
 def analyze(place: Place) -> None:
-    """report.txt and report.json of what is in log/."""
+    """Writes report.txt and report.json for the contents of log/."""
     for form in ("text", "json"):
         done = place.run(place.program("stepscope"), "analyze", "--format", form, place.folder / "log")
         (place.folder / f"report.{'txt' if form == 'text' else form}").write_text(done.out)
@@ -254,7 +255,7 @@ def judge_baseline(place: Place) -> str:
 
 
 def package_env(place: Place) -> dict[str, str]:
-    """For a Python that imports stepscope from here, with the libraries of the pack or of the build."""
+    """The environment of a Python that imports stepscope from this tree, with the libraries of the pack or the build."""
     native = place.bin if (place.bin / "libstepscope_core.so").exists() else place.bin.parent / "lib"
     return {"PYTHONPATH": str(ROOT / "plugins/python"), "STEPSCOPE_NATIVE_DIR": str(native)}
 
@@ -283,8 +284,8 @@ def record_programs(place: Place) -> None:
 
 
 def judge_programs(place: Place) -> str:
-    """What the reports on torch.profiler's recordings say first, and promise, beside what was measured. Judges only whether
-    there is something to judge: how often the first finding is right is a figure, no condition."""
+    """Compares the first findings and predictions of the reports on torch.profiler's recordings with the measurements. Only
+    checks that there is something to judge: the share of correct first findings is a result, not a condition."""
     journal = place.folder / "journal.jsonl"
     runs = [json.loads(line) for line in journal.read_text().splitlines()] if journal.exists() else []
     if not runs:
@@ -307,7 +308,7 @@ def judge_programs(place: Place) -> str:
 
 
 def record_ladder(words: tuple[str, ...], fake_words: tuple[str, ...]) -> Callable[[Place], None]:
-    """ladder.py goes on by itself from what it has measured."""
+    """ladder.py itself continues from its earlier measurements."""
     def record(place: Place) -> None:
         done = place.run(place.python, ROOT / "samples/ladder/ladder.py", *(fake_words if place.fake else words), "--bin", place.bin,
                          "--work", place.folder / "runs", "--limit", max(0, int(place.seconds_left()) - 60),
@@ -339,7 +340,7 @@ def judge_climb(place: Place) -> str:
 
 
 def kept_of_ladder(path: pathlib.PurePath) -> bool:
-    """Of the profiles only the reports and the traces: the viewers' files are large."""
+    """Keeps only reports and traces of the profiles, because the viewers' files are large."""
     if "profiles" not in path.parts:
         return "timed" not in path.parts
     return path.parent.name == "profiles" or path.parts[-2:] == ("trace", "rank0.json.gz")

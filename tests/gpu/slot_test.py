@@ -1,4 +1,4 @@
-"""slot.sh and unpack.sh on programs that only pretend to use a GPU."""
+"""Tests slot.sh and unpack.sh with programs that only pretend to use a GPU."""
 
 import json
 import os
@@ -19,7 +19,7 @@ import stub_programs
 import unpack
 
 HERE = pathlib.Path(__file__).parent
-PACKED = "zst" if shutil.which("zstd") else "gz"  # as unpack.py and record.sh pack traces
+PACKED = "zst" if shutil.which("zstd") else "gz"  # as unpack.py and record.sh compress traces
 ROOT = HERE.parents[1]
 
 
@@ -29,7 +29,7 @@ def part(name, record=lambda place: None, judge=lambda place: "fine", seconds=0,
 
 @pytest.fixture
 def run(tmp_path):
-    """Runs parts as one command would; returns (exit status, State)."""
+    """Runs parts as one call would; returns (exit status, State)."""
     def start(*parts, names=(), again=False, limit=60.0, fake=""):
         slot = engine.Slot(parts, tmp_path / "bin", tmp_path / "work", tmp_path / "results", limit, sys.executable, fake)
         return slot.run(names, again), {one.name: slot.state.of(one) for one in parts}
@@ -37,7 +37,7 @@ def run(tmp_path):
 
 
 def write(name, text):
-    """A `record` that leaves a file."""
+    """Returns a `record` that writes a file."""
     return lambda place: (place.folder / name).write_text(text) and None
 
 
@@ -106,7 +106,7 @@ def test_parts_that_measure_no_time_run_at_once_and_before_the_others(run, tmp_p
     ends, inside = [], threading.Barrier(2, timeout=20)
 
     def together(place):
-        inside.wait()  # breaks unless both are here
+        inside.wait()  # fails unless both parts are here
         ends.append(place.folder.name)
 
     def by_itself(place):
@@ -220,13 +220,13 @@ def test_results_are_few_files_of_limited_size_and_what_finds_no_room_is_named(r
 
 def test_the_limits_are_those_of_the_lent_machine():
     assert engine.MOST_BYTES <= 16 << 20
-    assert engine.MOST_FILES + 3 <= 8  # with summary.txt, state.json and a piece that is being written
+    assert engine.MOST_FILES + 3 <= 8  # plus summary.txt, state.json and a file that is being written
     assert all(0 < one.seconds <= 540 - engine.RESERVE_S for one in slot_parts.PARTS)
 
 
 @pytest.fixture
 def tests_of(tmp_path, monkeypatch):
-    """What run_tests() makes of a test program that prints `out`."""
+    """Returns what run_tests() makes of a test program that prints `out`."""
     def judge(out, status=0, fake=""):
         where = place(tmp_path, 10, fake=fake)
         monkeypatch.setattr(engine.Place, "run", lambda self, *command, **more: engine.Done(status, out))
@@ -316,7 +316,7 @@ def test_viewers_files_of_profiles_are_not_kept():
 
 @pytest.fixture
 def shell(tmp_path):
-    """Starts slot.sh in a copy of the files that travel, with stub programs and a torch that is none."""
+    """Starts slot.sh in a copy of the transferred files, with stub programs and a fake torch."""
     tree = tmp_path / "tree"
     for folder in ("tests/gpu", "tests/samples/gallery", "tests/samples/ladder", "samples/ladder"):
         shutil.copytree(ROOT / folder, tree / folder, ignore=shutil.ignore_patterns("__pycache__"))
@@ -385,7 +385,7 @@ def test_words_that_make_no_sense_are_refused(shell, tmp_path):
 
 
 def results_of(folder, machine, said="fine\nsecond line | with a bar"):
-    """A folder of results with one passed part."""
+    """Makes a folder of results with one passed part."""
     folder.mkdir(parents=True)
     (folder / "state.json").write_text(json.dumps({"doctor": vars(engine.Outcome("passed", said, 3, 1))}))
     for name, text in (("machine.json", json.dumps(machine)), ("doctor/doctor.txt", "ok"), (

@@ -1,7 +1,7 @@
-"""Programs that behave like those of a slot towards slot.sh, and take no time: stub_programs.py NAME ARGUMENT...
+"""Programs that look to slot.sh like the real ones but take no time: stub_programs.py NAME ARGUMENT...
 
-STUB_FAIL lists what goes wrong: "gpu_program:threads" (a stage crashes), "gpu_test:FullBuffers" (a test whose filter has
-that word fails), "gpu_buffers_test:skip" (it skips).
+STUB_FAIL lists failures: "gpu_program:threads" (a stage crashes), "gpu_test:FullBuffers" (a test fails if its filter contains
+this word), "gpu_buffers_test:skip" (it is skipped).
 """
 
 import gzip
@@ -102,7 +102,7 @@ def gallery(words):
 
 
 def install(folder):
-    """Puts the programs into `folder`."""
+    """Writes the programs to `folder`."""
     folder.mkdir(parents=True)
     for name in ("gpu_program", "gpu_test", "gpu_compare_test", "gpu_buffers_test", "stepscope", "resnet", "gallery", "gallery_test"):
         (folder / name).write_text(f'#!/bin/sh\nexec "{sys.executable}" "{__file__}" {name} "$@"\n')

@@ -1,6 +1,6 @@
-// Runs something while a part of CUPTI is on, without the rest of a recorder:
-// to know which part costs what. Apart from what uses LibTorch, as
-// record_buffers.h.
+// Runs some work with only parts of CUPTI switched on, without the rest of a
+// recorder, to measure what each part costs. Separate from code that uses
+// LibTorch, like record_buffers.h.
 #pragma once
 
 #include <absl/status/status.h>
@@ -10,15 +10,15 @@
 
 namespace stepscope {
 
-// Each has what the ones before it have.
+// Each part includes the parts before it.
 enum class CuptiPart : uint8_t {
   kSubscribed,
   kKernels,      // kernels, copies and memsets
-  kLaunchCalls,  // calls of the runtime, without queries
-  kAllCalls,     // with them
+  kLaunchCalls,  // runtime calls, without queries
+  kAllCalls,     // all runtime calls
 };
 
-// Detaches CUPTI at the end, so that what follows runs without it.
+// Detaches CUPTI at the end, so that later work runs without it.
 absl::Status UnderCupti(CuptiPart part, const std::function<void()>& work);
 
 }  // namespace stepscope

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# Turns what slot.sh brought back into tests/data/gpu (small recordings, and how they were made) and a dated section of
-# samples/resnet/RESULTS.md, and writes build/gpu-state.tar.gz: carried to a fresh machine, slot.sh goes on from it.
+# Turns the results of slot.sh into tests/data/gpu (small recordings, and how they were made) and a dated section of
+# samples/resnet/RESULTS.md. Also writes build/gpu-state.tar.gz: copied to a fresh machine, it lets slot.sh continue there.
 #   bash tests/gpu/unpack.sh DIR... [--root FOLDER]
-#   DIR...          what STEPSCOPE_GPU_RESULTS named; of several machines that went on with each other's state, in their order
-#   --root FOLDER   write there instead of into this tree; required for results of a fake GPU
+#   DIR...          the folder STEPSCOPE_GPU_RESULTS; if several machines continued each other's state, in their order
+#   --root FOLDER   writes to FOLDER instead of this tree; required for results of a fake GPU
 set -euo pipefail
 exec python3 "$(dirname "${BASH_SOURCE[0]}")/unpack.py" "$@"

@@ -14,7 +14,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-// Pictures made on the spot; the one numbered `bad` cannot be read.
+// Makes images on the fly. The image numbered `bad` cannot be read.
 class MadeSource final : public ImageSource {
  public:
   explicit MadeSource(int64_t size, int64_t bad = -1)

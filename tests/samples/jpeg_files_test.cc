@@ -78,7 +78,8 @@ TEST(JpegTest, DamagedBytesNeverCrash) {
     std::vector<uint8_t> damaged = bytes;
     Random random(5, round);
     for (int i = 0; i < 4; ++i) {
-      // Past the size in the header: a picture of 4 GB proves nothing.
+      // Leaves the size in the header alone, because a 4 GB image would test
+      // nothing.
       int64_t at = 200 + random.Below(static_cast<int64_t>(bytes.size()) - 200);
       damaged[at] = static_cast<uint8_t>(random.Next());
     }
@@ -106,8 +107,8 @@ TEST(PictureTest, FollowsFromItsNumberAlone) {
   EXPECT_NE(MakeNoise(1, 5, 8, 8), MakeNoise(2, 5, 8, 8));
 }
 
-// Photographs of this size are saved in about this many bytes; a flat picture
-// would be decoded in no time.
+// Photographs of this size are saved in about this many bytes. A uniform image
+// would be too fast to decode.
 TEST(PictureTest, CompressesLikeAPhotograph) {
   for (int i = 0; i < 5; ++i) {
     size_t size = Encoded(MakePicture(i, i, 500, 375)).size();

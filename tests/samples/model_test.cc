@@ -12,8 +12,8 @@
 namespace resnet::model_test {
 namespace {
 
-// One line per entry: name and sizes. The files in tests/data are torchvision
-// 0.26.0's state_dict() and named_modules().
+// Returns one line per entry with name and sizes. The files in tests/data hold
+// state_dict() and named_modules() of torchvision 0.26.0.
 std::string StateOf(ResNet& model) {
   std::ostringstream out;
   auto print = [&](const auto& tensors) {
@@ -89,7 +89,8 @@ TEST_P(ResNetTest, StartsAsTorchvisionStarts) {
   for (const auto& item : model->named_parameters()) {
     const torch::Tensor& p = item.value();
     if (p.dim() == 4) {
-      // He et al. 2015: the variance that keeps gradients' size through a ReLU.
+      // He et al. 2015: the variance that preserves the size of gradients
+      // through a ReLU.
       double expected = std::sqrt(
           2.0 / static_cast<double>(p.size(0) * p.size(2) * p.size(3)));
       EXPECT_NEAR(p.std().item<double>(), expected, 0.05 * expected)
@@ -121,8 +122,8 @@ TEST_P(ResNetTest, ChannelsLastChangesTheLayoutAndNotTheScores) {
 
 INSTANTIATE_TEST_SUITE_P(Depths, ResNetTest, ::testing::Values(18, 50));
 
-// Whatever the shortcut adds must be there: with the block's own branch
-// silenced, the output is the (rectified) input.
+// Checks the shortcut: if the block's own branch returns zero, the output is
+// the rectified input.
 TEST(BlockTest, TheShortcutCarriesTheInput) {
   torch::NoGradGuard no_grad;
   Block block(BlockImpl::Shape{false, 8, 8, 1}, "block");

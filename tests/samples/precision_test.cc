@@ -44,7 +44,7 @@ TEST(LossScalerTest, WhatIsScaledIsDividedAgain) {
   EXPECT_EQ(weight.grad()[1].item<float>(), -6);
 }
 
-// A gradient that float16 rounds to zero is there when the loss is scaled.
+// float16 rounds this gradient to zero unless the loss is scaled.
 TEST(LossScalerTest, SmallGradientsSurvive) {
   constexpr double kTiny = 1e-8;
   auto gradient = [&](bool scaled) {

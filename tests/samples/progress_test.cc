@@ -13,7 +13,7 @@ namespace {
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-// What `use` makes a Progress of `total` steps and batch 32 print.
+// Returns what `use` prints with a Progress of `total` steps and batch 32.
 std::string Printed(bool terminal, int total,
                     const std::function<void(Progress&)>& use) {
   char* text = nullptr;

@@ -11,7 +11,7 @@ namespace {
 constexpr SgdKind kKinds[] = {SgdKind::kLoop, SgdKind::kForeach,
                               SgdKind::kFused};
 
-// Parameters of the shapes a network has, one of them NHWC, each with a
+// Returns parameters with a network's shapes, one of them NHWC. Each has a
 // gradient that differs from step to step.
 std::vector<torch::Tensor> MakeParameters() {
   torch::manual_seed(5);
@@ -35,7 +35,7 @@ std::vector<torch::Tensor> Copies(const std::vector<torch::Tensor>& tensors) {
   return copies;
 }
 
-// The definition, in double precision: v = 0.9 v + g, p = p - lr v.
+// Computes the definition in double precision: v = 0.9 v + g, p = p - lr v.
 std::vector<torch::Tensor> Expected(int steps, double lr) {
   std::vector<torch::Tensor> parameters = MakeParameters();
   std::vector<torch::Tensor> p, v;

@@ -22,7 +22,7 @@ std::string Error(const SourceRequest& request) {
   return sources.ok() ? "" : std::string(sources.status().message());
 }
 
-// Records whose label and first pixels say which record they are.
+// Returns records whose label and first pixels identify them.
 std::vector<uint8_t> Records(std::vector<uint8_t> labels) {
   std::vector<uint8_t> bytes;
   for (uint8_t label : labels) {

@@ -16,8 +16,8 @@ namespace {
 
 using ::testing::ElementsAre;
 
-// Does on the CPU what a graph does on a device: what runs between Begin() and
-// End() does not count (the test sees to that), Replay() does `again`.
+// Does on a CPU what a graph does on a device: the test makes sure that work
+// between Begin() and End() does not count, and Replay() calls `again`.
 class FakeWork final : public CapturedWork {
  public:
   FakeWork(std::vector<std::string>* calls, std::function<void()>* again)
@@ -67,8 +67,8 @@ TEST(StepGraphTest, AnotherSizeIsRefused) {
   EXPECT_THROW(graph.Run(larger, step), c10::Error);
 }
 
-// On a CPU the captured step is done while it is captured, and the replay here
-// does nothing: the first four steps are those of a learner without a graph.
+// On a CPU, capturing a step also runs it, and this replay does nothing: the
+// first four steps equal those of a learner without a graph.
 TEST(StepGraphTest, ALearnerTrainsThroughIt) {
   std::vector<const char*> args = {"--data", "fakecifar", "--batch",
                                    "4",      "--sgd",     "fused"};
@@ -90,7 +90,7 @@ TEST(StepGraphTest, ALearnerTrainsThroughIt) {
 TEST(CudaGraphTest, ItLoadsOrSaysWhyNot) {
   if (torch::cuda::is_available()) GTEST_SKIP() << "captured by the GPU tests";
   absl::StatusOr<std::unique_ptr<CapturedWork>> work = MakeCudaGraph();
-  if (work.ok()) return;  // loads where the wheel has CUDA
+  if (work.ok()) return;  // true if the wheel has CUDA
   EXPECT_TRUE(absl::IsUnavailable(work.status()));
   EXPECT_NE(std::string(work.status().message()).find("--cuda-graph"),
             std::string::npos);

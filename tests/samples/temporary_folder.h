@@ -1,4 +1,4 @@
-// A folder of its own for one test, gone when the test ends.
+// A folder for one test, removed when the test ends.
 #pragma once
 
 #include <stdlib.h>

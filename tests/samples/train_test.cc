@@ -146,8 +146,8 @@ TEST_F(LearnerTest, ValidatingChangesNothing) {
   }
 }
 
-// Whatever is done differently within a step, the weights end up the same: the
-// loss after three steps is that of the plain way.
+// All variants of a step must give the same weights: after three steps, the
+// loss equals that of the plain variant.
 TEST_F(LearnerTest, VariantsOfTheStepTrainAlike) {
   Options plain = Tiny();
   auto last_loss = [](const Options& options) {
@@ -167,8 +167,8 @@ TEST_F(LearnerTest, VariantsOfTheStepTrainAlike) {
   for (size_t i = 0; i < variants.size(); ++i) {
     EXPECT_NEAR(last_loss(variants[i]), expected, 2e-3 * expected) << i;
   }
-  // Another layout rounds differently, and a norm over four values makes much
-  // of that: it is compared with itself.
+  // Another layout rounds differently, and a norm over four values amplifies
+  // this. So channels-last runs are compared with each other.
   Options last = plain, last_fused = plain;
   last.channels_last = last_fused.channels_last = true;
   last_fused.sgd = SgdKind::kFused;
@@ -185,8 +185,8 @@ TEST_F(LearnerTest, VariantsOfTheStepTrainAlike) {
   EXPECT_GT(std::abs(clipped - expected), 1e-4 * expected);
 }
 
-// A norm's statistics are those of the part it sees, so that only a network
-// that uses its running ones gives the gradients of the whole batch.
+// A norm uses the statistics of the part that it sees. Only a network with
+// running statistics gives the whole batch's gradients.
 TEST_F(LearnerTest, PartsOfABatchAddUpToTheWhole) {
   Options options = Tiny();
   Batch batch = TinyBatch(options);
@@ -205,7 +205,8 @@ TEST_F(LearnerTest, PartsOfABatchAddUpToTheWhole) {
   }
 }
 
-// The factor starts so high that the first steps may overflow and be skipped.
+// The loss scale starts so high that the first steps may overflow and be
+// skipped.
 TEST_F(LearnerTest, Float16StartsLikeFloat32AndLearns) {
   if (!CheckHalfWorks(torch::kCPU).ok()) GTEST_SKIP() << "no float16 here";
   Options options = Tiny();
@@ -222,8 +223,8 @@ TEST_F(LearnerTest, Float16StartsLikeFloat32AndLearns) {
   EXPECT_LT(last, 0.9 * first);
 }
 
-// With a bias that is zero the network computes the same, and the norm keeps
-// the bias where it is: its gradient is nothing but rounding.
+// With zero biases, the network computes the same result. The following norm
+// keeps a bias at zero, because its gradient is only rounding.
 TEST_F(LearnerTest, ABiasBeforeANormLearnsNothing) {
   Options options = Tiny();
   options.conv_bias = true;
@@ -251,8 +252,8 @@ TEST_F(LearnerTest, PrintingShowsTheScoresOfOnePicture) {
               HasSubstr("[ CPUFloatType{10} ]"));
 }
 
-// What stepscope sees of a step: every module by torchvision's path, every
-// phase, and the loader, by the names that viewers know.
+// Checks what stepscope sees of a step: every module by torchvision's path,
+// every phase, and the loader, by the names that viewers know.
 TEST_F(LearnerTest, AStepTellsStepscopeItsPhasesModulesAndWaits) {
   Options options = Tiny();
   Learner learner(options, 10, torch::kCPU);
@@ -281,7 +282,7 @@ TEST_F(LearnerTest, AStepTellsStepscopeItsPhasesModulesAndWaits) {
   }
   absl::Status status = profile.Finish();
   ASSERT_TRUE(status.ok()) << status.message();
-  // A block's activation runs twice; every other module once.
+  // A block's activation runs twice, all other modules once.
   std::multiset<std::string> expected;
   for (const auto& item : learner.model()->named_modules("", false)) {
     expected.insert(item.key());

@@ -123,8 +123,8 @@ TEST(ResizeCropTest, AFlatPictureStaysFlatAtAnySize) {
   }
 }
 
-// A checkerboard of single pixels is all aliasing: sampling it without a wider
-// filter would give black and white, not grey.
+// A checkerboard of single pixels: sampling without a wider filter would alias
+// to black or white instead of grey.
 TEST(ResizeCropTest, ShrinkingAveragesInsteadOfSampling) {
   Image image = Flat(64, 64, 0);
   for (int y = 0; y < 64; ++y) {

@@ -1,14 +1,14 @@
-// A library for LD_PRELOAD that makes the machine unkind to the process:
+// A library for LD_PRELOAD that injects faults into the process:
 //
-//   STEPSCOPE_SOAK_CLOCK=SECONDS   CLOCK_REALTIME jumps by up to so much,
-//                                  forwards or back, four times a second
-//   STEPSCOPE_SOAK_MEMORY=N        one in N allocations that stepscope's own
-//                                  libraries ask for throws std::bad_alloc
-//   STEPSCOPE_SOAK_SEED=S          which ones (0)
+//   STEPSCOPE_SOAK_CLOCK=SECONDS   CLOCK_REALTIME jumps forwards or back by at
+//                                  most SECONDS, four times a second
+//   STEPSCOPE_SOAK_MEMORY=N        one in N allocations by stepscope's own
+//                                  libraries throws std::bad_alloc
+//   STEPSCOPE_SOAK_SEED=S          selects which ones (default 0)
 //
-// At the end it says on stderr what it did: "soak: 12 clock steps, 3 failed
-// allocations". Nobody but stepscope is refused memory: a program that handles
-// a failure differently would prove nothing.
+// At the end, it prints to stderr what it did: "soak: 12 clock steps, 3 failed
+// allocations". Only stepscope's allocations fail, because failures handled by
+// the program itself would prove nothing.
 #include <link.h>
 #include <sys/syscall.h>
 #include <sys/time.h>
@@ -33,7 +33,7 @@ int64_t NumberIn(const char* variable) {
   return text == nullptr ? 0 : std::strtoll(text, nullptr, 10);
 }
 
-// A number that looks random and is the same for the same `x` (splitmix64).
+// Returns a pseudorandom number that depends only on `x` (splitmix64).
 uint64_t Mix(uint64_t x) {
   x += 0x9e3779b97f4a7c15;
   x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9;
@@ -41,12 +41,13 @@ uint64_t Mix(uint64_t x) {
   return x ^ (x >> 31);
 }
 
-// The system call: the C library's function is the one that is replaced here.
+// Makes the system call, because this library replaces the C library's
+// function.
 int RealClock(clockid_t clock, timespec* out) {
   return static_cast<int>(syscall(SYS_clock_gettime, clock, out));
 }
 
-// How far the clock is off now, in seconds.
+// Returns by how many seconds the clock is off now.
 int64_t ClockShift() {
   static const int64_t most = NumberIn("STEPSCOPE_SOAK_CLOCK");
   static std::atomic<int64_t> last_quarter = -1;
@@ -60,8 +61,8 @@ int64_t ClockShift() {
          most;
 }
 
-// Code of stepscope's libraries, which are loaded at any time: they are looked
-// for in every 1,024th allocation.
+// The code of stepscope's libraries. They may be loaded at any time, so every
+// 1,024th allocation searches for them.
 struct Code {
   std::atomic<uintptr_t> begin = 0;
   std::atomic<uintptr_t> end = 0;
@@ -118,7 +119,7 @@ __attribute__((destructor)) void Say() {
       text, sizeof(text), "soak: %lld clock steps, %lld failed allocations\n",
       static_cast<long long>(g_clock_steps.load()),
       static_cast<long long>(g_failures.load()));
-  // A failure to say it cannot be said.
+  // If this write fails, nothing can report it.
   if (write(STDERR_FILENO, text, static_cast<size_t>(length)) < 0) return;
 }
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Hours of recording while things go wrong: what stepscope costs then, loses and breaks.
+# Records for hours while faults occur, and counts what stepscope costs, loses and breaks.
 #   bash tests/soak/run.sh [--minutes N (90)] [--only PART,...] [--again]
-# Goes on where an earlier call stopped, unless told --again. Figures are in build/soak. README.md has the parts.
+# Continues where an earlier call stopped, unless given --again. Results are in build/soak. README.md describes the parts.
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/../../cmake/setup.sh"
 mkdir -p "$stepscope_root/build"

@@ -1,9 +1,10 @@
-"""Runs train.py again and again while things go wrong around it, and counts. `bash tests/soak/run.sh` builds what it needs and
-starts it.
+"""Runs train.py repeatedly while faults occur around it, and counts the results.
 
-Each part repeats its round until its share of the time is over. A round is broken if the program ended in another way, or
-computed other losses, than without stepscope; or if a window has neither a report nor a line that says why not, or a report
-neither files nor such a line. What is done is kept in build/soak/state.json after each round.
+`bash tests/soak/run.sh` builds what it needs and starts it.
+
+Each part repeats its round until its share of the time is used. A round is broken if the program ended differently or computed
+other losses than without stepscope; if a window has neither a report nor a line that says why; or if a report has neither files
+nor such a line. Results are saved in build/soak/state.json after each round.
 """
 
 import argparse
@@ -29,16 +30,16 @@ ROOT = HERE.parents[1]
 BUILD = ROOT / "build/default"
 STEPSCOPE = BUILD / "bin/stepscope"
 TRAIN = HERE / "train.py"
-LINE = "stepscope: "  # begins each line of ours on stderr
+LINE = "stepscope: "  # starts each line of ours on stderr
 IN_SMALL_DISK = "mount -t tmpfs -o size={size}{flags} none '{log_dir}' && \"$@\"; status=$?; cp -r '{log_dir}' '{copy}'; exit $status"
 
 
 class Broken(Exception):
-    """What a round found."""
+    """A round is broken; the message says how."""
 
 
 class Untried(Exception):
-    """Why a part cannot run here."""
+    """A part cannot run here; the message says why."""
 
 
 @dataclasses.dataclass
@@ -50,7 +51,7 @@ class Run:
 
     @functools.cached_property
     def said(self):
-        """The program's own account; {} if it did not get that far."""
+        """Returns what the program reported about itself; {} if it did not get that far."""
         lines = self.out.strip().splitlines()
         return json.loads(lines[-1]) if lines and lines[-1].startswith("{") else {}
 
@@ -60,7 +61,7 @@ class Run:
 
 
 def environment(**more):
-    """For a process that uses the package of the source tree."""
+    """Returns the environment for a process that uses this tree's package."""
     return {**os.environ, "PYTHONPATH": str(ROOT / "plugins/python"), "STEPSCOPE_NATIVE_DIR": str(BUILD / "lib"),
             "OMP_NUM_THREADS": "1", "PYTHONWARNINGS": "ignore::UserWarning", **more}
 
@@ -90,7 +91,7 @@ def train(*flags, wrap=(), **more):
 
 @functools.cache
 def losses_of(steps):
-    """The digest of the losses without stepscope."""
+    """Returns the digest of the losses without stepscope."""
     return train("--steps", steps).said["losses"]
 
 
@@ -109,7 +110,7 @@ def check_trace(path):
 
 
 def check_program(found, steps):
-    """It ended and computed as it would have without stepscope."""
+    """Checks that the program ended and computed as it would without stepscope."""
     if found.status != 0:
         raise Broken(f"status {found.status}: {found.err[-1500:]}")
     if found.said["losses"] != losses_of(steps):
@@ -126,7 +127,8 @@ def add(figures, more):
 
 
 def check_windows(log_dir, *runs):
-    """Each window of the runs into one log directory has a report and a trace, or is named as dropped. Returns the figures."""
+    """Checks that each window of the runs in a log directory has a report and a trace, or is named as dropped. Returns the
+    counts."""
     figures = {"windows": 0, "reports": 0, "dropped": 0}
     for found in runs:
         windows, reports = found.said["windows"], found.said["reports"]
@@ -142,7 +144,7 @@ def check_windows(log_dir, *runs):
 
 
 def check_said(found):
-    """What was lost is named. Returns the figures."""
+    """Checks that everything lost is named. Returns the counts."""
     windows, reports = found.said["windows"], found.said["reports"]
     if reports < windows and not found.lines:
         raise Broken(f"{windows} windows, {reports} reports, and not a word about it")
@@ -150,7 +152,7 @@ def check_said(found):
 
 
 def undisturbed(folder, steps, *flags, **more):
-    """A round of a part that is to lose nothing."""
+    """Runs a round of a part that must lose nothing."""
     found = train("--log-dir", folder, "--steps", steps, *flags, **more)
     check_program(found, steps)
     return check_windows(folder, found) | {key: found.said[key] for key in ("threads", "alarms") if found.said[key]}
@@ -165,7 +167,7 @@ def processes(folder):
 
 
 def signals(folder):
-    """A handler of the program interrupts system calls; between times the process is stopped and goes on."""
+    """The program's signal handler interrupts system calls, and now and then the process is stopped and continued."""
     begun, steps = time.monotonic(), 120
     process = start([sys.executable, TRAIN, "--log-dir", folder, "--steps", steps, "--alarms", 0.003])
     for _ in range(8):
@@ -180,7 +182,7 @@ def signals(folder):
 
 
 def killed(folder):
-    """What was written before is whole, and the next run into the same log directory is not disturbed."""
+    """Kills the process: files written before must be complete, and the next run in the same log directory must work."""
     process = start([sys.executable, TRAIN, "--log-dir", folder, "--steps", 4000, "--pause", 0.005])
     deadline = time.monotonic() + 60
     while not traces_of(folder) and time.monotonic() < deadline:
@@ -202,7 +204,7 @@ def killed(folder):
 
 
 def ranks(folder):
-    """One of two ranks is killed in the middle of a window: the other one's report names it within 10 s."""
+    """Kills one of two ranks during a window: the other rank's report must name it within 10 s."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
@@ -228,7 +230,7 @@ def ranks(folder):
 
 
 def on_small_disk(folder, size, flags=""):
-    """train.py with its log directory on a file system of its own, which nobody else sees."""
+    """Runs train.py with its log directory on a separate file system in a private namespace."""
     if run(["unshare", "--user", "--map-root-user", "--mount", "mount", "-t", "tmpfs", "none", "/mnt"]).status != 0:
         raise Untried("a file system of its own needs user namespaces")
     log_dir, steps = folder / "disk", 60
@@ -253,7 +255,7 @@ def read_only(folder):
 
 
 def vanishing(folder):
-    """The log directory is removed again and again while it is written to."""
+    """Removes the log directory repeatedly while it is written to."""
     over, removed = threading.Event(), []
 
     def remove():
@@ -274,7 +276,7 @@ def vanishing(folder):
 
 
 def faults(found):
-    """(clock steps, failed allocations) that the preloaded library made."""
+    """Returns (clock steps, failed allocations) that the preloaded library made."""
     said = re.search(r"soak: (\d+) clock steps, (\d+) failed allocations", found.err)
     if said is None:
         raise Broken(f"the preloaded library said nothing: {found.err[-800:]}")
@@ -304,7 +306,7 @@ def memory(folder):
 
 
 def shared(folder):
-    """Two processes that know nothing of each other write into one log directory."""
+    """Two independent processes write into one log directory."""
     begun, steps = time.monotonic(), 60
     both = [start([sys.executable, TRAIN, "--log-dir", folder, "--steps", steps]) for _ in range(2)]
     found = [end(process, begun) for process in both]
@@ -314,7 +316,7 @@ def shared(folder):
 
 
 def many(folder):
-    """`stepscope list` of 10,000 runs."""
+    """Runs `stepscope list` on 10,000 runs."""
     undisturbed(folder / "one", 4)
     source = next((folder / "one/stepscope").iterdir())
     for number in range(10_000):
@@ -328,16 +330,16 @@ def many(folder):
     return {"runs": 10_000, "most s": round(time.monotonic() - begun, 1), "most MiB": usage.ru_maxrss // 1024}
 
 
-# What a share of the time is worth.
+# Each part's share of the time.
 PARTS = {threads: 2, processes: 2, signals: 2, killed: 1, ranks: 1, full_disk: 1, read_only: 0.5, vanishing: 1, clock: 2, memory: 4,
          shared: 1, many: 0.5}
-# One process that records windows for so long, in parts of all time; the first 100 windows are not counted.
+# One process that records windows for this share of the time; the first 100 windows are not counted.
 SHARE_OF_WINDOWS = 0.4
 WINDOWS_PER_SECOND = 15
 
 
 class State:
-    """What is done, on disk."""
+    """The finished work, stored on disk."""
 
     def __init__(self, out, again):
         self.out = out.resolve()
@@ -375,7 +377,7 @@ def do_windows(seconds, done):
     found = subprocess.run([sys.executable, HERE / "windows.py", "--everything", "--windows", str(count), "--fork-every", "50"],
                            env=environment(), capture_output=True, text=True, check=False)
     done["rounds"] += 1
-    done["seconds"] = seconds  # whatever it took: it is one run
+    done["seconds"] = seconds  # however long it took, because it is one run
     lines = found.stdout.splitlines()
     done["figures"] = {"windows": count, "took s": round(time.monotonic() - begun)}
     done["growth"] = [line for line in lines if "window adds" in line]

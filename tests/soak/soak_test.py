@@ -1,4 +1,4 @@
-"""One round of the parts of the soak that take seconds."""
+"""Runs one round of those parts of the soak that take only seconds."""
 
 import json
 import pathlib

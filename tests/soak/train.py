@@ -1,7 +1,8 @@
-"""Trains a small network for so many steps under stepscope, while something happens to the process; soak.py starts it.
+"""Trains a small network for a number of steps under stepscope, while something happens to the process; soak.py starts it.
 
-The last line on stdout is JSON: `losses`, a digest of all losses bit by bit; `windows` that closed; `reports` that came. Numbers
-depend on the number of steps alone, so that they can be compared with those of a run without stepscope.
+The last line on stdout is JSON: `losses` is a bitwise digest of all losses, `windows` the number of closed windows, `reports`
+the number of reports. The computed numbers depend only on the number of steps, so that they can be compared with a run without
+stepscope.
 """
 
 import argparse
@@ -19,11 +20,11 @@ import time
 import torch
 from torch import nn
 
-STEPS_OF_A_WINDOW = 2  # one of warm-up, one that is recorded
+STEPS_OF_A_WINDOW = 2  # one of warm-up and one recorded
 
 
 def child_of_spawn():
-    """Imports torch and stepscope anew, and trains unprofiled."""
+    """Imports torch and stepscope in a new process, and trains without a profile."""
     nn.Linear(4, 4)(torch.ones(1, 4)).sum().backward()
 
 
@@ -32,7 +33,7 @@ def busy_thread():
 
 
 class Threads:
-    """`count` threads at any time; each lives for one small computation."""
+    """Keeps `count` threads running; each lives for one small computation."""
 
     def __init__(self, count):
         self.stopped, self.started = threading.Event(), 0
@@ -54,7 +55,7 @@ class Threads:
 
 
 def fork_in_a_window(train):
-    """The child trains, too, and ends by itself."""
+    """Forks a child, which also trains and then ends."""
     child = os.fork()
     if child == 0:
         train()

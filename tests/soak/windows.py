@@ -1,14 +1,14 @@
-"""Many windows in one Python process: memory, file descriptors and threads as they go, and what a window adds to them.
+"""Records many windows in one Python process, and measures memory, file descriptors and threads, and how they grow per window.
 
 STEPSCOPE_NATIVE_DIR=build/default/lib PYTHONPATH=plugins/python python tests/soak/windows.py \
     [--windows N] [--everything] [--workers N] [--start fork|spawn] [--fork-every N] [--pause SECONDS]
 
-A window is one warm-up step and one recorded step of a small network; after it comes a pause, or windows are dropped because
-earlier ones are still being analysed. --everything records shapes, memory, source lines and
-modules into a log directory. --workers makes the batches in a loader's processes, which are started anew for each ten
-windows, in the middle of one. --fork-every forks in the middle of every so many windows; the child trains, ends its own
-block of the profile and exits. What a window adds is the slope over the second half (least squares); exit status 3 if memory
-grows by more than 1 KiB a window, or descriptors or threads by more than 0.01.
+A window is one warm-up step and one recorded step of a small network. A pause follows each window; otherwise windows are
+dropped because earlier ones are still being analysed. --everything records shapes, memory, source lines and modules into a log
+directory. --workers makes the batches in loader processes, which are started again every ten windows, during a window.
+--fork-every forks during every N-th window; the child trains, ends its copy of the profile and exits. The growth per window is
+the slope over the second half (least squares). Exits with 3 if memory grows by more than 1 KiB per window, or descriptors or
+threads by more than 0.01.
 """
 
 import argparse
@@ -22,7 +22,7 @@ from torch import nn
 
 import stepscope
 
-KEPT = 10  # batches of a loader, in windows
+KEPT = 10  # a loader's batches, in windows
 LIMITS = {"KiB of memory": 1.0, "descriptors": 0.01, "threads": 0.01}
 
 
@@ -38,7 +38,7 @@ class Samples(torch.utils.data.Dataset):
 
 
 def batches(options):
-    """For ever."""
+    """Yields batches for ever."""
     while True:
         yield from torch.utils.data.DataLoader(
             Samples(4 * 2 * KEPT), batch_size=4, num_workers=options.workers,
@@ -46,7 +46,7 @@ def batches(options):
 
 
 def usage():
-    """Of this process: KiB of memory that is its own, open descriptors, threads."""
+    """Returns this process's own memory in KiB, open descriptors, and threads."""
     with open("/proc/self/statm", encoding="ascii") as file:
         _, resident, shared, *_ = map(int, file.read().split())
     pages = os.sysconf("SC_PAGE_SIZE") // 1024
@@ -54,7 +54,7 @@ def usage():
 
 
 def slope(points):
-    """Of the line through (x, y)s, by least squares."""
+    """Returns the slope of the least-squares line through the points (x, y)."""
     mean_x, mean_y = (sum(values) / len(points) for values in zip(*points))
     return sum((x - mean_x) * (y - mean_y) for x, y in points) / sum((x - mean_x) ** 2 for x, _ in points)
 
@@ -72,7 +72,7 @@ def fork_and_train(prof, train, batch):
 
 
 def run(options, log_dir):
-    """(windows, usage) as they went."""
+    """Yields (windows, usage) over time."""
     torch.manual_seed(0)
     torch.set_num_threads(1)  # OpenMP's threads do not survive a fork
     model = nn.Sequential(nn.Linear(16, 16), nn.ReLU(), nn.Linear(16, 1))

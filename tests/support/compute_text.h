@@ -1,6 +1,6 @@
-// ComputeText: steps of ops that each launch kernels, as an event list in the
-// form of support/trace_text.h. The host is ahead of the GPU unless an op is
-// longer than its kernels. Durations are microseconds.
+// ComputeText: makes an event list (support/trace_text.h) of steps whose ops
+// launch kernels. The host is ahead of the GPU unless an op is longer than its
+// kernels. Durations are in us.
 #pragma once
 
 #include <stepscope/analysis.h>
@@ -33,8 +33,8 @@ class ComputeText {
   void Line(const std::string& line) { text_ += line + "\n"; }
   void Pass(double us) { now_ += Ns(us); }
 
-  // An op that lasts `us` on the host and launches `kernels`; `inputs` as in
-  // "(float[32,64],float[64,64])".
+  // Adds an op that takes `us` on the host and launches `kernels`. `inputs` has
+  // the form "(float[32,64],float[64,64])".
   void Op(std::string_view name, const std::string& inputs,
           const std::vector<KernelLine>& kernels, double us = 10,
           const std::string& fields = "") {
@@ -42,7 +42,7 @@ class ComputeText {
     for (const KernelLine& kernel : kernels) Launch(kernel);
     End(name, inputs, us, fields);
   }
-  // For ops around others: Begin() ... End().
+  // For ops around other ops: Begin() ... End().
   void Begin() { open_.push_back(now_); }
   void End(std::string_view name, const std::string& inputs = "", double us = 0,
            const std::string& fields = "") {
@@ -71,7 +71,7 @@ class ComputeText {
          " stream=7 correlation=" + std::to_string(correlation_) + " " +
          kernel.fields + " " + kernel.name);
   }
-  // A launch that returns when its kernel is done.
+  // Adds a launch that returns when its kernel has finished.
   void BlockingLaunch(const KernelLine& kernel) {
     const int64_t begin = std::max(now_ + Ns(3), free_);
     free_ = begin + Ns(kernel.us);

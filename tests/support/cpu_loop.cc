@@ -8,7 +8,7 @@
 namespace stepscope {
 namespace {
 
-// "12.5us" and the like, with every digit of a double.
+// Returns for example "12.5us", with every digit of the double.
 std::string With(double value, const char* unit) {
   char text[40];
   std::snprintf(text, sizeof text, "%.17g%s", value, unit);

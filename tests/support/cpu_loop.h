@@ -1,5 +1,5 @@
-// A CPU training loop as a struct, for tests that vary one of its figures: it
-// becomes a program of program_simulator.h without jitter.
+// A CPU training loop as a struct, for tests that vary one number. It becomes a
+// program for program_simulator.h without jitter.
 #pragma once
 
 #include <stepscope/trace.h>
@@ -13,24 +13,23 @@ struct LoopOp {
   std::string name = "aten::mkldnn_convolution";
   double ms = 1;  // on one thread
   bool parallel = true;
-  double dispatch_us = 10;  // of aten::wrapper, the op around it
-  double gap_us = 5;        // code before it
-  bool zero_grad = false;   // has no wrapper; its dispatch is code as well
+  double dispatch_us = 10;  // of aten::wrapper around the op
+  double gap_us = 5;        // code before the wrapper
+  bool zero_grad = false;   // has no wrapper; its dispatch counts as code
 };
 
 struct Loop {
   int steps = 4;        // recorded
-  int warmup = 4;       // before the recording
-  double batch_ms = 0;  // CPU time of making one batch; 0: no loader
+  int warmup = 4;       // before the recorded steps
+  double batch_ms = 0;  // CPU time per batch; 0: no loader
   std::vector<LoopOp> ops;
   int threads = 1;
   int workers = 0;
   int cores = 2;
-  double serial = 0.05;  // of an op that the threads share
+  double serial = 0.05;  // serial share of a parallel op
 };
 
-// `count` ops that alternate between `ms` of parallel work and a small serial
-// one.
+// Returns `count` ops, alternately `ms` of parallel work and a short serial op.
 std::vector<LoopOp> Ops(int count, double ms);
 
 struct LoopRun {

@@ -1,4 +1,5 @@
-// CPU-only training as trace text: one thread, ops behind each other.
+// Writes CPU-only training as trace text: one thread, and ops one after the
+// other.
 #pragma once
 
 #include <stepscope/analysis.h>
@@ -14,26 +15,26 @@ class CpuText {
  public:
   explicit CpuText(std::string head = "") : text_(std::move(head)) {}
 
-  // `rest` holds fields and the name: "inputs=(float[4,4]) aten::add_".
+  // `rest` has fields and the name: "inputs=(float[4,4]) aten::add_".
   void Op(const std::string& rest, int64_t us, int64_t gap_us = 0) {
     Line("op", now_us_, now_us_ + us, rest);
     now_us_ += us + gap_us;
   }
-  // An op around one other, which begins with it.
+  // Adds an op around one other op, which starts at the same time.
   void Nested(const std::string& outer, int64_t outer_us,
               const std::string& inner, int64_t inner_us) {
     Line("op", now_us_, now_us_ + outer_us, outer);
     Line("op", now_us_, now_us_ + inner_us, inner);
     now_us_ += outer_us;
   }
-  // An op around two others, one behind the other.
+  // Adds an op around two other ops that run one after the other.
   void Nested(const std::string& outer, int64_t outer_us,
               const std::string& inner, int64_t inner_us,
               const std::string& second, int64_t second_us) {
     Line("op", now_us_ + inner_us, now_us_ + inner_us + second_us, second);
     Nested(outer, outer_us, inner, inner_us);
   }
-  void Pass(int64_t us) { now_us_ += us; }  // in the program's own code
+  void Pass(int64_t us) { now_us_ += us; }  // in own code
   void Begin() { range_us_ = now_us_; }
   void EndRange(const std::string& rest) {
     Line("range", range_us_, now_us_, rest);

@@ -1,6 +1,6 @@
-// Event lists of data-parallel training as a test writes them: steps of 100 ms
-// with one forward and one backward pass, whose AccumulateGrad nodes issue
-// all-reduces on a stream of their own.
+// Event lists of data-parallel training for tests: steps of 100 ms with one
+// forward and one backward pass, whose AccumulateGrad nodes issue all-reduces
+// on a separate stream.
 #pragma once
 
 #include <cstdint>
@@ -10,24 +10,24 @@
 namespace stepscope {
 
 struct Bucket {
-  int64_t issue_us = 0;  // when the host issues it, from the step's begin
-  int64_t begin_us = 0;  // when its kernel runs
+  int64_t issue_us = 0;  // when the host issues it, from the step's start
+  int64_t begin_us = 0;  // start of its kernel
   int64_t end_us = 0;
-  int64_t elements = -1;  // floats; -1 leaves the metadata out
+  int64_t elements = -1;  // floats; -1: no metadata
 };
 
 struct DdpText {
   std::vector<Bucket> buckets = {};
-  // Computing kernels, from the step's begin; launched one after the other.
+  // Compute kernels, from the step's start, launched one after the other.
   std::vector<std::pair<int64_t, int64_t>> compute_us = {{5'000, 90'000}};
   int steps = 3;
   int passes = 1;  // backward passes per step, `pass_us` apart
   int64_t pass_us = 50'000;
-  int parameters = 10;  // AccumulateGrad nodes without a collective
+  int parameters = 10;  // without collectives
   int world_size = 2;
   std::string dtype = "Float";
-  bool in_hooks = true;   // false: a loop of the user's after backward
-  std::string more = {};  // rows of one's own
+  bool in_hooks = true;   // false: issued by a loop after backward
+  std::string more = {};  // additional rows
 };
 
 inline std::string ToRows(const DdpText& text) {

@@ -1,4 +1,4 @@
-// EngineText: steps on a CPU with the ranges that autograd's engine opens.
+// EngineText: makes CPU steps with the ranges that autograd's engine opens.
 #pragma once
 
 #include <string>
@@ -9,13 +9,14 @@ namespace stepscope {
 
 class EngineText {
  public:
-  // An op of forward; with a sequence number it records a node.
+  // Adds an op in the forward pass. With a sequence number, it records a node.
   void Op(const std::string& name, const std::string& inputs, double us,
           int sequence = -1) {
     text_.Op(name, inputs, {}, us, sequence < 0 ? "" : Sequence(sequence));
   }
-  // A node whose gradient the engine adds to one of the sizes `added`; with
-  // `both`, it makes gradients of a layer's weight and input.
+  // Adds a node. The engine adds its gradient to another one of the sizes
+  // `added`. With `both`, the node computes the gradients of a layer's weight
+  // and input.
   void Node(int number, double us, const std::string& added = "",
             bool both = false) {
     text_.Begin();
@@ -32,8 +33,8 @@ class EngineText {
     text_.End("autograd::engine::evaluate_function: XBackward0", "", 0,
               "kind=backward " + Sequence(number));
   }
-  // The node behind which a parameter keeps its gradient; `adds`: to one that
-  // it has.
+  // Adds the node that keeps a parameter's gradient; if `adds`, by adding to an
+  // existing one.
   void Keep(const std::string& gradient, bool adds = false) {
     text_.Begin();
     text_.Pass(1);
@@ -45,7 +46,7 @@ class EngineText {
         "autograd::engine::evaluate_function: torch::autograd::AccumulateGrad",
         "", 0, "kind=backward");
   }
-  // A fused step of the optimizer.
+  // Adds a fused optimizer step.
   void Update() {
     text_.Begin();
     Op("aten::_fused_adamw_", "", 50);

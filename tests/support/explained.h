@@ -1,4 +1,4 @@
-// Nothing large goes unexplained: the property, for reports of any source.
+// Checks that a report of any source leaves nothing large unexplained.
 #pragma once
 
 #include <stepscope/report.h>
@@ -35,11 +35,11 @@ inline double SavedBy(const Report& report, const CauseAnswer& answer) {
   return ms;
 }
 
-// What `report` leaves unexplained, in words; empty if it explains all that is
-// large. A cause of 5 % of the step, or of 10 % of the critical path, must be
-// answered by findings above note that may save half of it, or by a reason why
-// no change is offered; and where nothing answers, no rule that is mainly about
-// the cause may call itself clean.
+// Returns what `report` leaves unexplained; empty if it explains every large
+// cause. A cause of 5 % of the step, or of 10 % of the critical path, needs
+// findings above note that may save half of it, or a reason why no change is
+// offered. If no finding answers a cause, a rule that is mainly about it must
+// not be listed as clean.
 inline std::string Unexplained(const Report& report) {
   if (report.steps.count == 0) return "";
   std::string text;

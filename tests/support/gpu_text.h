@@ -1,6 +1,6 @@
-// GpuText: a run with a GPU, built from the calls that the host makes; the rows
-// of the device follow from the calls. The result is a text in the form of
-// support/trace_text.h. All durations are microseconds.
+// GpuText: makes a GPU run from the host's calls. The device's rows follow from
+// the calls. The result is a text in the form of support/trace_text.h. All
+// durations are in us.
 #pragma once
 
 #include <stepscope/analysis.h>
@@ -24,7 +24,7 @@ class GpuText {
   void OnThread(int thread) { thread_ = thread; }
   void OnStream(int stream) { stream_ = stream; }
 
-  // Ops and ranges nest; `fields` as in trace_text.h.
+  // Ops and ranges nest. `fields` are as in trace_text.h.
   void Begin(std::string_view kind, std::string_view name,
              std::string_view fields = "") {
     open_.push_back(
@@ -56,13 +56,13 @@ class GpuText {
     const int64_t begin = Launch("cudaLaunchKernel");
     Device("kernel", begin, us, "", name);
   }
-  // Returns at once.
+  // Adds a copy whose call returns at once.
   void Copy(double us, std::string_view from, std::string_view to,
             int64_t bytes) {
     const int64_t begin = Launch("cudaMemcpyAsync");
     Device("copy", begin, us, Kinds(from, to, bytes), "Memcpy");
   }
-  // Returns when the copy is done.
+  // Adds a copy whose call returns when the copy is done.
   void BlockingCopy(double us, std::string_view from, std::string_view to,
                     int64_t bytes) {
     const int64_t begin = std::max(now_ + Ns(5), free_[stream_]);
@@ -79,7 +79,7 @@ class GpuText {
     Row("runtime_call", call, now_, HostFields(), name);
   }
   // tensor.item(): the copy call waits (torch 1), or a copy into pinned memory
-  // and the synchronisation after it do (torch 2).
+  // and then a synchronisation waits (torch 2).
   void Item(bool pinned = false) {
     Begin("op", "aten::item");
     Pass(1);
@@ -95,7 +95,7 @@ class GpuText {
     End();
   }
 
-  // Ends the step that began with the run or at the end of the last one.
+  // Ends the step that started with the run or at the last EndStep().
   void EndStep() {
     Row("step", step_begin_, now_, " thread=0 number=" + std::to_string(step_),
         "");
@@ -124,7 +124,8 @@ class GpuText {
     return " thread=" + std::to_string(thread_) +
            " correlation=" + std::to_string(correlation_);
   }
-  // A call of 5 us; the earliest time its work can start.
+  // Adds a call of 5 us and returns the earliest time at which its work can
+  // start.
   int64_t Launch(std::string_view call) {
     ++correlation_;
     Row("runtime_call", now_, now_ + Ns(5), HostFields(), call);
@@ -148,14 +149,14 @@ class GpuText {
   }
 
   std::string text_;
-  std::vector<int64_t> free_;  // by stream: when its last work ends
+  std::vector<int64_t> free_;  // per stream: end of its last work
   std::vector<Open> open_;
   int64_t now_ = 0, step_begin_ = 0;
   int64_t correlation_ = 0, step_ = 0;
   int thread_ = 0, stream_ = 7;
 };
 
-// Steps of an A100 that upload a batch from pageable memory, then compute.
+// Steps on an A100 that upload a batch from pageable memory and then compute.
 inline Trace PageableUploads() {
   GpuText run;
   run.Line("device vendor=Nvidia compute_major=8 NVIDIA A100");

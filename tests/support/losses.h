@@ -1,4 +1,4 @@
-// Losses of a Trace, by name.
+// Finds losses of a Trace by name.
 #pragma once
 
 #include <stepscope/trace.h>
@@ -8,7 +8,7 @@
 
 namespace stepscope {
 
-// The count of the first loss of that name; 0 if there is none.
+// Returns the count of the first loss of that name; 0 if there is none.
 inline int64_t LossCount(const Trace& trace, std::string_view name) {
   for (const Loss& loss : trace.losses()) {
     if (loss.name == name) return loss.count;

@@ -51,10 +51,10 @@ class Maker {
   int64_t allocated_ = 0;
   std::vector<Allocation> live_;
   std::vector<int64_t> stream_free_ns_ = std::vector<int64_t>(4, kStartNs);
-  std::vector<std::pair<int64_t, RowId>> forward_;  // sequence, thread
+  std::vector<std::pair<int64_t, RowId>> forward_;  // sequence number, thread
 };
 
-// Visitor that fills the fields of a row; about one in five keeps its default.
+// Visitor that fills a row's fields. About one field in five keeps its default.
 template <typename Row>
 struct FieldFiller {
   std::function<int64_t(int64_t, int64_t)> between;
@@ -162,7 +162,7 @@ Argument Maker::OneArgument(int depth) {
       argument.type = builder_.Intern("TensorList");
       for (int64_t n = Between(0, 3); n > 0; --n) {
         argument.elements.push_back(OneArgument(depth - 1));
-        if (OneIn(2)) {  // the form Kineto can hold
+        if (OneIn(2)) {  // the form that Kineto can write
           argument.elements.back() = Argument();
           argument.elements.back().dims = {Between(1, 9), Between(1, 9)};
         }
@@ -256,7 +256,7 @@ void Maker::Launch(RowId thread, int64_t begin_ns, int64_t end_ns) {
   int64_t& free_ns = stream_free_ns_[stream];
   const auto place = [&](DeviceWork& work) {
     work.begin_ns = std::max(free_ns, end_ns) + Between(0, 100);
-    // Now and then a kernel starts before the one in front of it is done.
+    // Now and then, a kernel starts before the previous one has ended.
     if (options_.crossing_ranges && OneIn(12) && free_ns > end_ns + 40)
       work.begin_ns = free_ns - 20;
     work.end_ns = work.begin_ns + Between(0, 900);
@@ -361,7 +361,7 @@ void Maker::Ops(RowId thread, int64_t begin_ns, int64_t end_ns, int depth) {
   }
 }
 
-// What the driver says of a device within one step.
+// Adds the driver's samples of a device in one step.
 void Maker::DeviceStep(int64_t number, int64_t begin_ns, int64_t end_ns) {
   auto sample = RandomFields<DeviceSample>();
   sample.time_ns = end_ns;

@@ -1,4 +1,4 @@
-// Where the traces lie that other people recorded (tests/data/traces/README.md).
+// Finds the traces that other people recorded (tests/data/traces/README.md).
 #pragma once
 
 #include <cstdlib>

@@ -7,7 +7,7 @@
 namespace stepscope {
 namespace {
 
-// A shell that did not make way for its command says 128 + the signal.
+// A shell that stays the parent of its command returns 128 + the signal.
 int StatusOf(int waited) {
   if (WIFSIGNALED(waited)) return 1000 + WTERMSIG(waited);
   if (!WIFEXITED(waited)) return -1;

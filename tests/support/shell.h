@@ -1,4 +1,4 @@
-// Commands as a person types them: what they print and how they end.
+// Runs commands as a user types them, and returns their output and exit status.
 #pragma once
 
 #include <string>
@@ -8,13 +8,13 @@
 namespace stepscope {
 
 struct Outcome {
-  int status = -1;  // exit status; 1000 + the signal where one ended it
+  int status = -1;  // exit status, or 1000 + the signal that ended it
   std::string out;
   std::string err;
 };
 
-// Runs `command` in a shell, with nothing to read. What it prints passes
-// through the files "out" and "err" of `folder`.
+// Runs `command` in a shell with empty standard input. Its output goes through
+// the files "out" and "err" in `folder`.
 Outcome RunShell(const std::string& command, const TempFolder& folder);
 
 }  // namespace stepscope

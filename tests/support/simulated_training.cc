@@ -10,8 +10,8 @@
 namespace stepscope {
 namespace {
 
-// What stands in capitals is put in by ProgramOf. The second rank's batches
-// take longer; an op's memory is freed at the end of the step.
+// ProgramOf() replaces the words in capitals. The second rank's batches take
+// longer, and an op's memory is freed at the end of the step.
 constexpr char kTraining[] = R"program(
   cores 2
   steps STEPS warmup=6
@@ -49,7 +49,7 @@ constexpr char kBlock[] = R"program(
   }
 )program";
 
-// Arguments as PyTorch hands them over, so that the costs of ops are known.
+// Arguments as PyTorch passes them, so that the costs of ops are known.
 constexpr char kCpu[] = R"program(
   define upload { }
   define conv { op aten::mkldnn_convolution 1.2ms in=IMAGE,WEIGHT { memory 4MiB } }

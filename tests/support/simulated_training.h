@@ -1,7 +1,7 @@
-// SimulatedTraining: a ResNet training loop as a program of
-// program_simulator.h, with plausible names, times, modules, shapes, memory
-// and, on request, a GPU and a second rank. For tests of viewers, where a Trace
-// must look like one.
+// SimulatedTraining: a ResNet training loop as a program for
+// program_simulator.h with plausible names, times, modules, shapes and memory,
+// and optionally a GPU and a second rank. For tests of viewers, which need a
+// realistic Trace.
 #pragma once
 
 #include <stepscope/trace.h>
@@ -11,8 +11,8 @@ namespace stepscope {
 struct SimulatedTrainingOptions {
   bool gpu = false;
   int steps = 3;
-  int rank = 0;        // whose recording is wanted
-  int world_size = 1;  // above 1 (GPUs only): an all-reduce per step
+  int rank = 0;        // rank whose recording is returned
+  int world_size = 1;  // above 1 (GPU only): one all-reduce per step
 };
 
 Trace SimulatedTraining(const SimulatedTrainingOptions& options);

@@ -1,5 +1,5 @@
-// A folder of a test's own, removed with what is in it, and bytes to and from
-// its files.
+// A folder for one test, removed with its contents; and functions that read and
+// write bytes of files.
 #pragma once
 
 #include <filesystem>
@@ -17,21 +17,21 @@ class TempFolder {
 
   const std::filesystem::path& path() const { return path_; }
 
-  // The path of `name` in it.
+  // Returns the path of `name` in the folder.
   std::string At(const std::string& name) const {
     return (path_ / name).string();
   }
-  // Writes a file, making the folders above it; gives its path.
+  // Writes a file, creates missing parent folders, and returns the path.
   std::string Write(const std::string& name, std::string_view bytes) const;
 
  private:
   std::filesystem::path path_;
 };
 
-// The bytes as one gzip stream.
+// Returns the bytes as one gzip stream.
 std::string Gzip(std::string_view bytes);
 
-// All bytes of a file.
+// Returns all bytes of a file.
 std::string ReadBytes(const std::string& path);
 
 }  // namespace stepscope

@@ -1,4 +1,4 @@
-// A Trace back in its builder, for tests that change a few of its rows.
+// Puts a Trace back into a builder, for tests that change a few rows.
 #pragma once
 
 #include <stepscope/trace.h>
@@ -6,7 +6,7 @@
 
 namespace stepscope {
 
-// Adds all rows of the Trace; links are left for Build() to resolve again.
+// Adds all rows of the Trace. Build() resolves the links again.
 void AddAll(const Trace& trace, TraceBuilder& builder);
 
 }  // namespace stepscope

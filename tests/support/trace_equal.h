@@ -1,4 +1,5 @@
-// TraceEquals: whether two Traces hold the same, whatever ids their names have.
+// TraceEquals: compares the contents of two Traces; the IDs of their names may
+// differ.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -6,9 +7,9 @@
 
 namespace stepscope {
 
-// Success if every table, link, name, fact of the run, watched kind and loss is
-// the same; else a message that names the first difference. The `source` of
-// both is ignored: it says where a copy was read from.
+// Returns success if every table, link, name, fact of the run, watched kind and
+// loss is equal; else a message that names the first difference. `source` is
+// ignored, because it says where a copy was read from.
 testing::AssertionResult TraceEquals(const Trace& a, const Trace& b);
 
 }  // namespace stepscope

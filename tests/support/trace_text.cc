@@ -40,14 +40,14 @@ class Cursor {
       Fail(std::string("expected '") + c + "' before '" + std::string(rest_) +
            "'");
   }
-  // Everything up to one of `stops`.
+  // Takes everything up to one of `stops`.
   std::string_view Until(std::string_view stops) {
     const std::string_view taken = rest_.substr(0, rest_.find_first_of(stops));
     rest_.remove_prefix(taken.size());
     return taken;
   }
   std::string Quoted();
-  // A list in parentheses, as it stands.
+  // Takes a list in parentheses unchanged.
   std::string_view Balanced();
 
  private:
@@ -141,7 +141,7 @@ std::vector<int64_t> ParseNumbers(Cursor& cursor, std::string_view stops) {
   return numbers;
 }
 
-// One line taken apart: kind, time, key=value pairs, name.
+// The parts of one line: kind, time, key=value pairs and name.
 struct Line {
   std::string kind;
   int64_t begin_ns = 0;
@@ -172,7 +172,7 @@ class Parser {
   std::map<uint64_t, RowId> threads_;
 };
 
-// Visitor that fills a row from a line and takes the values it used out of it.
+// Visitor that fills a row from a line and removes the values that it used.
 template <typename Row>
 struct FieldParser {
   Parser& parser;
@@ -390,7 +390,7 @@ void Parser::Watch(std::string_view name) {
 
 void Parser::Parse(std::string_view line_text) {
   if (line_text.starts_with("thread ")) {
-    // thread K pid=.. tid=.. name
+    // The form is: thread K pid=.. tid=.. name
     Cursor cursor(line_text.substr(7));
     const auto label = ParseNumber<uint64_t>(cursor.Until(" "));
     Line line = SplitLine("thread " + std::string(cursor.rest()));
@@ -472,7 +472,7 @@ absl::StatusOr<Trace> ParseTraceText(std::string_view text,
                                      const TraceBuilder::Options& options) {
   TraceBuilder builder;
   Parser parser(&builder);
-  // Threads first: other lines name them by number.
+  // Parses threads first, because other lines refer to them by number.
   for (bool threads : {true, false}) {
     std::string_view rest = text;
     for (int number = 1; !rest.empty(); ++number) {

@@ -1,6 +1,6 @@
-// Traces written as text, one line per row: the form that the text exporter
-// prints (exporters/text/text_writer.h describes it), so that a test shows
-// its input and a golden its output.
+// Traces as text with one line per row, in the form of the text exporter (see
+// exporters/text/text_writer.h). Tests show their input, and goldens their
+// output, in this form.
 //
 //   const Trace trace = TraceFromText(R"(
 //     watch step op
@@ -8,9 +8,9 @@
 //     op 100..200 thread=0 sequence=5 aten::add
 //   )");
 //
-// Rows may come in any order. A thread that has no line of its own is made up
-// as pid 1, tid K + 1. Kinds of the rows that appear are watched, besides those
-// of a `watch` line.
+// Rows may come in any order. A thread without a line of its own gets pid 1 and
+// tid K + 1. Kinds of rows that appear count as watched, besides those in a
+// `watch` line.
 #pragma once
 
 #include <absl/status/statusor.h>
@@ -21,12 +21,12 @@
 
 namespace stepscope {
 
-// Errors: InvalidArgument, with the number of the line and what is wrong in it.
+// Errors: InvalidArgument with the line's number and what is wrong.
 absl::StatusOr<Trace> ParseTraceText(std::string_view text,
                                      const TraceBuilder::Options& options = {});
 
-// The same for tests that know their text is right: a mistake in it fails the
-// test, and an empty Trace comes back.
+// The same for tests with a correct text: an error fails the test, and the
+// result is an empty Trace.
 Trace TraceFromText(std::string_view text);
 
 }  // namespace stepscope

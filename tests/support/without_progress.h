@@ -1,4 +1,4 @@
-// What a profile said on stderr, less the lines that say it is still writing.
+// Returns what a profile printed to stderr, without the lines about writing.
 #ifndef STEPSCOPE_TESTS_SUPPORT_WITHOUT_PROGRESS_H_
 #define STEPSCOPE_TESTS_SUPPORT_WITHOUT_PROGRESS_H_
 
@@ -7,7 +7,7 @@
 
 namespace stepscope {
 
-// A slow machine prints them where a fast one has long finished.
+// A slow machine prints such lines where a fast one has already finished.
 inline std::string WithoutProgress(const std::string& said) {
   std::istringstream lines(said);
   std::string rest;

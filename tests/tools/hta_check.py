@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-# Copied unchanged from the project's shared folder (tools/hta_check.py); only this line is ours.
+# A tool from outside this repository, kept unchanged; only this line is ours.
 """Run HolisticTraceAnalysis (HTA) over a folder of Chrome traces and say what each analysis got.
 
 Usage:

@@ -1,4 +1,4 @@
-"""Relative links in the repository's pages lead to files that exist, and their anchors to headings."""
+"""Checks that relative links in the repository's pages lead to existing files, and their anchors to headings."""
 import pathlib
 import re
 import subprocess
@@ -8,7 +8,7 @@ LINK = re.compile(r'\]\((?!\w+:)([^)\s]+)\)')
 
 
 def anchors(page):
-    """The names that a forge gives to the headings of a page."""
+    """Returns the anchors that a forge generates for a page's headings."""
     titles = re.findall(r'^#+ +(.*)$', page.read_text(encoding='utf-8'), re.M)
     return {re.sub(r'[^\w\- ]', '', re.sub(r'\[(.*?)\]\(.*?\)', r'\1', title).lower()).replace(' ', '-') for title in titles}
 

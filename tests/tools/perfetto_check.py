@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-# Copied unchanged from the project's shared folder (tools/perfetto_check.py); only this line is ours.
+# A tool from outside this repository, kept unchanged; only this line is ours.
 """Loads Chrome-trace files into Perfetto's own trace processor and prints what it imported, as JSON.
 
     perfetto_check.py TRACE [TRACE ...]        (.json or .json.gz)

@@ -22,18 +22,18 @@ import tarfile
 
 # Which folder may include which others, from the bottom of the tree to its top.
 #   left:  `a/b` stands for a/b and all folders below it, `a/*` only for those below, `a/.` only for a itself, and
-#          `a/b/x.h` for x.h and x.cc alone. Of the lines that fit an including file, the longest one counts.
+#          `a/b/x.h` for x.h and x.cc alone. If several lines match an including file, the longest one counts.
 #   right: the same forms; `<a/b>` allows the public headers of a/b (its include/stepscope) and nothing else of it.
 # A folder may always include itself. Folders below it, or beside it under the same line, have to be listed.
 EVENTS = ['profiler/trace']
 ANALYSIS = ['ops', 'words', 'edit', 'steps', 'timeline', 'device', 'replay', 'context', 'evidence', 'ranks', 'rules',
-            'drawing', 'engine', 'tables']  # each includes only those before it, and analysis/. with the public structs
+            'drawing', 'engine', 'tables']  # each may include only those before it, and analysis/. with the public structs
 LIBRARY = ['profiler', 'collectors', 'analysis', 'exporters']
 ALLOWED = {
     'profiler/trace': [],
     'profiler/session': EVENTS,
     'profiler/profile': EVENTS + ['profiler/session', 'collectors', 'exporters', 'analysis'],
-    # A source implements its line of the public collectors.h, and knows neither the other sources nor their list.
+    # An event source implements its line of the public collectors.h. It includes neither other sources nor their list.
     'collectors/*': EVENTS + ['profiler/session', '<collectors>'],
     'collectors/cupti': EVENTS + ['profiler/session', '<collectors>', 'collectors/cupti/api', 'collectors/cupti/nvml',
                          'collectors/cupti/counters'],
@@ -77,7 +77,7 @@ def top(path):
 
 
 def masked(text):
-    """`text` in the same length and lines, comments as blanks and the insides of literals as underscores."""
+    """Returns `text` with the same length and lines; comments become blanks, and the insides of literals become underscores."""
     def cover(match):
         if match['comment']:
             return re.sub(r'[^\n]', ' ', match[0])
@@ -86,7 +86,7 @@ def masked(text):
 
 
 class Source:
-    """One C++ file: its lines by kind, and what it includes."""
+    """A C++ file: its lines by kind, and its includes."""
 
     def __init__(self, path, text):
         self.path = path
@@ -96,7 +96,7 @@ class Source:
         self.code = masked(text)
         lines = list(zip(text.split('\n'), self.code.split('\n')))
         comments = [bool(raw.strip()) and not code.strip() for raw, code in lines]
-        licence = [*comments, False].index(False)  # lines of the comment that the file begins with
+        licence = [*comments, False].index(False)  # number of lines of the comment at the start of the file
         licensed = re.search(r'copyright|SPDX|licensed under', '\n'.join(raw for raw, _ in lines[:licence]), re.I)
         self.length = len(text.splitlines())
         self.code_lines = sum(1 for _, code in lines if code.strip())
@@ -106,11 +106,11 @@ class Source:
 
 
 def functions(source):
-    """(lines, name, path, first line) of each function body: from its declaration's first line to its brace.
+    """Returns (lines, name, path, first line) of each function body, counted from its declaration's first line to its brace.
 
     A lambda or a local class belongs to the function around it. Found by braces, not by a parser."""
     code = re.sub(r'^[ \t]*#(?:\\\n|[^\n])*', lambda m: re.sub(r'[^\n]', ' ', m.group()), source.code, flags=re.M)
-    found, head = [], 0  # head: where the declaration at hand begins
+    found, head = [], 0  # head: start of the current declaration
     open_braces = [['scope', '', 0, 0]]  # kind and name of what it opens, start of the declaration, open parentheses
     for match in re.finditer(r'[{}();]', code):
         at, mark = match.start(), match.group()
@@ -126,7 +126,7 @@ def functions(source):
                 begin += len(re.match(r'(?:\s|\b(?:public|private|protected)\s*:)*', code[begin:at]).group())
                 first = code.count('\n', 0, begin) + 1
                 found.append((code.count('\n', 0, at) + 2 - first, name, source.path, first))
-        # Behind {1} of `int x{1};` the declaration goes on; behind any other mark of a scope a new one begins.
+        # After {1} in `int x{1};` the declaration continues; after any other mark of a scope a new one starts.
         around = open_braces[-1]
         if mark in '{};' and around[0] == 'scope' and not around[3] and (mark, kind) != ('}', 'value'):
             head = at + 1
@@ -134,9 +134,8 @@ def functions(source):
 
 
 def brace_kind(declaration):
-    """What the brace behind `declaration` opens: (function, scope or value; the function's name).
-    Groups are folded from the inside out until only the outline is left: (...) becomes (, {...} becomes {, and
-    <...> vanishes."""
+    """Returns what the brace after `declaration` opens: (function, scope or value; the function's name). Groups are folded from
+    the inside out until only the outline is left: (...) becomes (, {...} becomes {, and <...> vanishes."""
     text = re.sub(r'\boperator\s*(\(\s*\)|\[\s*\]|"_*"\s*\w+|[^\s\w("]+)', 'operator_ ', declaration)
     text = re.sub(r'\[\[.*?\]\]|\b(?:public|private|protected)\s*:(?!:)|->', ' ', text, flags=re.S)
     before = None
@@ -152,7 +151,7 @@ def brace_kind(declaration):
     if '=' in text:
         named = re.search(r'(\w+)\s*=\s*\[[^]]*\]\s*\(?[^(]*$', text)
         return ('function', named.group(1)) if named else ('value', '')
-    if '(' not in text or re.search(r'\([^(]*?(?<!:):(?!:).*\w$', text, re.S):  # the second: a constructor's x_{1}
+    if '(' not in text or re.search(r'\([^(]*?(?<!:):(?!:).*\w$', text, re.S):  # the second pattern is a constructor's x_{1}
         return 'value', ''
     test = re.search(r'\bTEST\w*\(\s*(\w+)\s*,\s*(\w+)\s*\)\s*$', declaration)
     name = re.search(r'([~\w:]+)\s*\(', text)
@@ -160,7 +159,7 @@ def brace_kind(declaration):
 
 
 class Graph:
-    """Who includes whom, among folders and among units."""
+    """The includes among folders and among units."""
 
     def __init__(self, sources):
         self.paths = {s.path: s for s in sources}
@@ -177,8 +176,9 @@ class Graph:
                         self.folder_edges.setdefault((source.folder, target.folder), f'{source.path} includes {name}')
 
     def resolve(self, source, name):
-        """The file that `name` means: a public header; or found from the source's folder upwards; or, as CMake's
-        include paths may lead anywhere, the only file of that name, or the one in the folder that a test mirrors."""
+        """Returns the file that `name` means: a public header, or the file found from the source's folder upwards. Because
+        CMake's include paths may lead anywhere, also the only file of that name, or the one in the folder that a test
+        mirrors."""
         if name in self.public:
             return self.public[name]
         folder = pathlib.PurePosixPath(source.path).parent
@@ -191,7 +191,7 @@ class Graph:
         return (matches if len(matches) == 1 else mirrored or [None])[0]
 
     def loops(self):
-        """Sets of units of which each reaches every other, with the includes among them."""
+        """Returns sets of units that all reach each other, with the includes among them."""
         after, reach = {}, {}
         for source, target in self.includes:
             after.setdefault(source.unit, set()).add(target.unit)
@@ -207,7 +207,7 @@ class Graph:
             for s, t in self.includes if s.unit in loop and t.unit in loop})) + ')' for loop in sorted(loops)]
 
     def forbidden(self):
-        """One line per edge that ALLOWED does not have, and per folder that it does not know."""
+        """Yields one line per edge that ALLOWED lacks, and per folder that it does not contain."""
         def fits(pattern, source):
             if pattern.startswith('<'):
                 return source.is_public and fits(pattern[1:-1], source)
@@ -227,7 +227,7 @@ class Graph:
 
 
 def python_code_lines(text):
-    """Lines that hold code: no blank lines, comments or docstrings."""
+    """Returns the lines with code: no blank lines, comments or docstrings."""
     lines = {n for n, line in enumerate(text.split('\n'), 1) if line.strip() and not line.strip().startswith('#')}
     for node in ast.walk(ast.parse(text)):
         if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
@@ -249,7 +249,7 @@ def lengths(values):
 
 
 def measure(files):
-    """All measurements of a tree, given as {path: text}."""
+    """Returns all measurements of a tree given as {path: text}."""
     cpp = [Source(path, text) for path, text in sorted(files.items()) if path.endswith(('.cc', '.h'))]
     groups = {'all': cpp, 'product': [s for s in cpp if top(s.path) in PRODUCT]}
     for source in cpp:
@@ -304,7 +304,7 @@ def measure(files):
 
 
 def read_tree(root, revision=None):
-    """{path: text} of the tracked files, from the working tree or from `revision`."""
+    """Returns {path: text} of the tracked files, from the working tree or from `revision`."""
     def git(*arguments):
         return subprocess.check_output(['git', '-C', root, *arguments])
     if revision:

@@ -1,4 +1,4 @@
-"""structure.py on small trees whose measurements are known."""
+"""Tests structure.py on small trees with known measurements."""
 import json
 import pathlib
 import subprocess
@@ -10,7 +10,7 @@ import structure
 
 SCRIPT = pathlib.Path(__file__).with_name('structure.py')
 
-# A tree in which everything is as it should be.
+# A tree without violations.
 CLEAN = {
     'profiler/trace/include/stepscope/trace.h': 'struct Trace {};\n',
     'profiler/trace/trace.cc': '#include <stepscope/trace.h>\n',
@@ -31,7 +31,7 @@ def make_tree(root, files):
 
 
 def run(root, *arguments):
-    """The exit status and what was printed."""
+    """Returns the exit status and the output."""
     done = subprocess.run([sys.executable, SCRIPT, '--root', root, *arguments], stdout=subprocess.PIPE, text=True)
     return done.returncode, done.stdout
 
@@ -41,7 +41,7 @@ def check(root, files):
 
 
 def lengths_of(code):
-    """[(name, lines)] of the functions that are found in `code`."""
+    """Returns [(name, lines)] of the functions found in `code`."""
     return [(name, lines) for lines, name, _, _ in structure.functions(structure.Source('a/b.cc', code))]
 
 
@@ -60,7 +60,7 @@ def test_a_mutual_folder_edge_is_found(tmp_path):
 
 
 def test_a_folder_and_its_public_headers_are_one_folder(tmp_path):
-    # As two folders these would include each other.
+    # As two folders, these would include each other.
     tree = make_tree(tmp_path, {'analysis/include/stepscope/a.h': '#include "b.h"\n',
                                 'analysis/b.h': '',
                                 'analysis/c.cc': '#include <stepscope/a.h>\n'})

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-# Copied unchanged from the project's shared folder (tools/tb_plugin_check.py); only this line is ours.
+# A tool from outside this repository, kept unchanged; only this line is ours.
 """Load *.pt.trace.json[.gz] files through torch-tb-profiler's own loader and say what each view got.
 
 Usage:

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Runs clang-tidy (.clang-tidy) on the C++ sources that the last commit changed, or on those given. Sources that need LibTorch are
-# left out. Without clang-tidy it says so and passes.
+# Runs clang-tidy (.clang-tidy) on the C++ sources that the last commit changed, or on the given files. Leaves out sources that
+# need LibTorch. Without clang-tidy, it says so and passes.
 #   bash tests/tools/tidy.sh [FILE...]
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
@@ -16,13 +16,13 @@ else
 fi
 [ ${#files[@]} -eq 0 ] && exit 0
 
-# Configured and not built: clang reads no precompiled header that another compiler made.
+# Only configured, without building: clang cannot read precompiled headers made by another compiler.
 mkdir -p build
 if [ ! -f build/tidy/compile_commands.json ]; then
   cmake -G Ninja -S . -B build/tidy -DCMAKE_CXX_COMPILER=clang++ -DSTEPSCOPE_TORCH=OFF -DSTEPSCOPE_PRECOMPILE=OFF >build/tidy.log 2>&1 ||
     { tail -n 30 build/tidy.log >&2; exit 1; }
 fi
-# The headers that protoc makes, by its command alone: ninja would first build what the tests link.
+# Generates protoc's headers with its command alone, because ninja would first build what the tests link.
 for header in $(ninja -C build/tidy -t targets all | sed -n 's/^\([^/].*\.pb\.h\): .*/\1/p'); do
   bash -c "$(ninja -C build/tidy -t commands -s "$header")"
 done

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-# Copied unchanged from the project's shared folder (tools/xprof_check.py); only this line is ours.
+# A tool from outside this repository, kept unchanged; only this line is ours.
 """Check what TensorBoard's profile plugin (XProf) makes of an exported profile.
 
 Runs XProf's own converter over every `*.xplane.pb` below a TensorBoard log

@@ -8,15 +8,18 @@
 
 namespace stepscope {
 
-// The engine takes the node with the highest number of those that are ready,
-// so numbers fall within a pass. AccumulateGrad runs right behind the node that
-// makes the gradient.
+// A new pass begins where the sequence number rises: of the nodes that are
+// ready, the engine runs the one with the highest number, so numbers fall
+// within a pass. AccumulateGrad runs right after the node that computes the
+// gradient.
 BackwardPasses FindBackwardPasses(const AnalysisContext& m) {
   BackwardPasses found;
   const Trace& trace = m.trace;
   RowId thread = kNone;
   int64_t last = -1;
   std::set<RowId> adding;
+  // Additions lie inside their AccumulateGrad node, so they come after it in
+  // the table. Collect them first.
   for (RowId row = 0; row < trace.ops().size(); ++row) {
     if (AddsToGradient(trace, row)) adding.insert(trace.ops()[row].parent);
   }
@@ -24,6 +27,8 @@ BackwardPasses FindBackwardPasses(const AnalysisContext& m) {
     const Op& op = trace.ops()[row];
     if (m.tree.traits(row).accumulate_grad) {
       const Op& outer = trace.ops()[OutermostOf(trace, row)];
+      // AccumulateGrad inside another node shows a backward pass inside a
+      // backward node.
       found.nested |= !trace.name(outer.name).ends_with("AccumulateGrad");
       found.threads |= thread != kNone && op.thread != thread;
       thread = op.thread;

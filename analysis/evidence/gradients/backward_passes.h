@@ -1,4 +1,4 @@
-// FindBackwardPasses(): the gradients that each call of backward() left in
+// FindBackwardPasses(): the gradients that each call of backward() stored in
 // parameters, in time order.
 #pragma once
 
@@ -10,21 +10,21 @@
 
 namespace stepscope {
 
-// The gradient that a parameter's AccumulateGrad node takes.
+// A gradient that a parameter's AccumulateGrad node stored.
 struct StoredGradient {
   RowId row = kNone;
   TensorShape gradient = {};
-  bool adds = false;  // to a gradient that was there
+  bool adds = false;  // to a gradient already there
   bool unread = false;
-  bool cleared = false;  // unread, because it was cleared before
+  bool cleared = false;  // unread, because it was cleared first
 };
 struct PassNode {
   RowId row = kNone;  // the outermost range of the engine
   std::vector<StoredGradient> kept = {};
 };
-// What one call of backward() ran, in time order.
+// The nodes that one call of backward() ran, in time order.
 struct BackwardPass {
-  size_t step = 0;  // in Steps::windows
+  size_t step = 0;  // index into Steps::windows
   std::vector<PassNode> nodes = {};
 };
 
@@ -35,12 +35,13 @@ struct BackwardPasses {
   bool sizes_known = true;
 };
 
-// The passes of the recording, found by the numbers of their nodes.
+// Returns the passes of the recording, told apart by the numbers of their
+// nodes.
 BackwardPasses FindBackwardPasses(const AnalysisContext& context);
 
 using KeptBySize = std::map<Dims, std::vector<StoredGradient*>>;
 
-// Valid while the pass lives and gets no more nodes.
+// The result is valid while the pass lives and gets no more nodes.
 KeptBySize GroupedBySize(BackwardPass& pass);
 
 }  // namespace stepscope

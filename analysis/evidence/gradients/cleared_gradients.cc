@@ -10,8 +10,7 @@
 namespace stepscope {
 namespace {
 
-// How often a pass must be seen to clear gradients: what happened once may not
-// be the program's habit.
+// How often a pass must be seen to clear gradients. Once may be an exception.
 constexpr size_t kLeastClears = 3;
 
 class ClearedFinder {
@@ -35,7 +34,8 @@ class ClearedFinder {
                                          : std::numeric_limits<int64_t>::max());
       for (const auto& [dims, count] : now.read) pending_.erase(dims);
     }
-    // What the recording's last step clears is seen in the next one only.
+    // What is cleared after the recording's last step was not recorded. Assume
+    // that it is cleared as in earlier steps.
     for (auto& [dims, pending] : pending_) {
       if (cleared_at_[{dims, pending.place}] >= kLeastClears) {
         MarkAll(pending.kept);
@@ -45,13 +45,14 @@ class ClearedFinder {
   }
 
  private:
-  // One pass: its gradients by size, and how many of a size the most that any
-  // op read before the next pass.
+  // One pass. by_size: its gradients. read: for each size, how many of them are
+  // read before the next pass, which is the most that any op takes.
   struct PassKept {
     KeptBySize by_size = {};
     std::map<Dims, double> read = {};
   };
-  // Gradients of a size since it was read or cleared.
+  // The gradients of a size that were stored since the size was last read or
+  // cleared. `place`: the latest pass among them.
   struct Pending {
     std::vector<StoredGradient*> kept = {};
     size_t place = 0;
@@ -70,13 +71,15 @@ class ClearedFinder {
     return end_ns;
   }
 
-  // An op reads gradients of the sizes that it takes. From the next forward
-  // pass on only updates do, because layers take their parameters, which have
-  // these sizes; and once an optimizer has stepped, only optimizers do: what
-  // follows takes the parameters, as a moving average.
+  // Returns how many gradients of each size are read in a time between passes.
+  // An op may read gradients of the sizes that it takes, with two exceptions.
+  // Once the next forward pass has started, only updates count, because layers
+  // take their parameters, which have the same sizes. Once an optimizer has
+  // stepped, only optimizers count, because later ops take parameters, for
+  // example for a moving average.
   std::map<Dims, double> ReadIn(int64_t begin_ns, int64_t end_ns) const {
     std::map<Dims, double> read;
-    // Of optimizers that take one tensor at a time, the op that takes most.
+    // For optimizers that update one tensor per call: the calls of each op.
     std::map<NameId, std::map<Dims, double>> one_by_one;
     const auto& ops = m_.trace.ops();
     bool forward = false;
@@ -108,15 +111,16 @@ class ClearedFinder {
     return read;
   }
 
-  // True if these are the gradients of all parameters of the size; several
-  // networks may have such. Sizes say nothing about scalars.
+  // True if `kept` are the gradients of all parameters of the size, which
+  // several networks may share. False for scalars, whose size says nothing.
   bool HasAll(const Dims& dims,
               const std::vector<StoredGradient*>& kept) const {
     return !dims.empty() && static_cast<double>(kept.size()) ==
                                 CountOfSize(updates_.stepped, dims);
   }
 
-  // What `place`, a pass within its step, does with all gradients of a size.
+  // Adds the gradients of one size that a pass stored. `place` is the index of
+  // the pass within its step.
   void Take(const Dims& dims, const std::vector<StoredGradient*>& kept,
             size_t place) {
     if (!HasAll(dims, kept)) {
@@ -138,12 +142,15 @@ class ClearedFinder {
     pending.kept.insert(pending.kept.end(), kept.begin(), kept.end());
   }
 
-  // Sizes that several networks have, such as hidden layers of an actor and its
-  // critic. Of each parameter of the size the step reads one gradient, never
-  // more than the pass before made anew: then those that a pass adds to are not
-  // read, nor what it made anew beyond those read. Gradients of sizes of their
-  // own must say so, too, because an optimizer could read the others instead.
-  // Backward comes last to the network that another one reads.
+  // Marks cleared gradients of sizes that several networks have, such as the
+  // hidden layers of an actor and its critic. Applies if the step reads exactly
+  // one gradient per parameter of the size, and after each pass no more than
+  // that pass made anew. Then gradients that a pass added to are unread, and so
+  // are those made anew beyond the number read. The first gradients count as
+  // read, because backward reaches last the network that another network's loss
+  // goes through. Sizes that only one network has must show the same
+  // (SaysSo()), because otherwise an optimizer could read the other gradients
+  // instead.
   void MarkShared(std::vector<PassKept>& step) const {
     for (const auto& [dims, parameters] : updates_.stepped) {
       if (dims.empty() || parameters < 2) continue;
@@ -168,7 +175,7 @@ class ClearedFinder {
     }
   }
 
-  // Marks `kept` but for the first `read` that are made anew.
+  // Marks `kept`, except for the first `read` gradients that were made anew.
   void MarkBut(double read, const PassKept& pass,
                const std::vector<StoredGradient*>& kept) const {
     for (StoredGradient* one : kept) {
@@ -177,7 +184,8 @@ class ClearedFinder {
     }
   }
 
-  // True if gradients of a size that only one network has are cleared.
+  // True if the pass also has cleared gradients of a size that only one network
+  // has, which it likewise added to (`adds`) or made anew.
   bool SaysSo(const PassKept& pass, bool adds) const {
     return std::ranges::any_of(pass.by_size, [&](const auto& size) {
       return HasAll(size.first, size.second) &&

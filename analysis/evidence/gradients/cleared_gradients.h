@@ -1,4 +1,4 @@
-// MarkCleared(): gradients that were cleared before anything read them.
+// MarkCleared(): finds gradients that were cleared before anything read them.
 #pragma once
 
 #include <vector>
@@ -10,8 +10,8 @@
 namespace stepscope {
 
 // Sets `unread` and `cleared` of such gradients. REQUIRES: all optimizers show
-// what they update, and none runs in hooks; `passes` are all of the recording,
-// in time order.
+// what they update, and none runs in hooks; `passes` are all passes of the
+// recording, in time order.
 void MarkCleared(const AnalysisContext& context,
                  const ParameterUpdates& updates,
                  std::vector<BackwardPass>& passes);

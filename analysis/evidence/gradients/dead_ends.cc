@@ -51,8 +51,9 @@ class DeadEndFinder {
            !gradients_.NodesOf(op).empty();
   }
 
-  // True if an op of the step may make the weight of ops[i], as a sum with that
-  // of an adapter: then its gradient goes on.
+  // True if an op of the step may compute the weight of ops[i], for example by
+  // adding an adapter to it. The weight's gradient then flows on to other
+  // parameters.
   bool MakesWeight(const std::vector<RowId>& ops, size_t i) const {
     const Dims& weight =
         DimsOf(m_.trace, ops[i], WeightArgument(m_.trace, ops[i]));
@@ -64,8 +65,8 @@ class DeadEndFinder {
                        });
   }
 
-  // True for an op other than a layer that takes several tensors: what a
-  // trained layer made may come in.
+  // True for an op that takes several tensors and is no layer. One of these
+  // tensors may come from a trained layer.
   bool Joins(RowId op) const {
     const RowId inputs = m_.trace.ops()[op].inputs;
     if (inputs == kNone || WeightArgument(m_.trace, op) > 0) return false;
@@ -91,13 +92,18 @@ class DeadEndFinder {
            DimsOf(m_.trace, a, weight - 1) == DimsOf(m_.trace, b, weight - 1);
   }
 
-  // Of the pass that begins with ops[first]; `trained`: behind a trained layer.
+  // Returns the index of the last layer of the dead end that starts with
+  // ops[first]. `trained`: a trained layer ran earlier in the step.
   size_t LastLayer(const std::vector<RowId>& ops, size_t first,
                    bool trained) const {
     size_t last = first;
     for (size_t i = first + 1; i < ops.size() && IsDead(ops[i]); ++i) {
+      // After a trained layer, an op that joins tensors may take that layer's
+      // result, whose gradient is needed.
       if (trained && Joins(ops[i])) break;
       if (WeightArgument(m_.trace, ops[i]) == 0) continue;
+      // A layer with the sizes of the first one starts another pass through the
+      // layers. A layer without an input gradient starts another dead end.
       if (!IsUntrained(ops[i]) || SameSizes(ops[i], ops[first]) ||
           !gradients_.MakesInputGradient(ops[i])) {
         break;

@@ -12,15 +12,18 @@
 
 namespace stepscope {
 
-// The autograd nodes of passes through layers whose weights have the sizes
-// `untrained`, on an input that needs no gradient, as that of the targets of a
-// perceptual loss: no gradient leaves them. A pass begins with a layer that
-// makes no gradient of its input, and whose weight no op makes. It ends before
-// the next trained parameter; where a trained layer ran before, at an op that
-// takes several tensors; and before the next call of a layer like its first
-// one, which begins another pass; what follows its last layer, such as an
-// activation, is not counted. Of the steady steps; nodes in `read` keep the
-// gradient of a trained parameter.
+// Returns the autograd nodes of dead ends in the steady steps. A dead end is a
+// run of layers whose weights have the sizes `untrained`, on an input that
+// needs no gradient, so that no gradient leaves them. An example is the pass
+// over the targets of a perceptual loss. `read`: nodes that store the gradient
+// of a trained parameter.
+//
+// A dead end starts with a layer that computes no gradient of its input and
+// whose weight no op computes. It ends before the first of these: the next
+// trained parameter; a layer with the sizes of its first layer, which starts
+// another pass; and, if a trained layer ran earlier in the step, an op that
+// takes several tensors. Ops after its last layer, such as an activation, are
+// not included.
 std::vector<RowId> FindDeadEnds(const AnalysisContext& context,
                                 const std::set<Dims>& untrained,
                                 const std::set<RowId>& read);

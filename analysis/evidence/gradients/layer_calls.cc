@@ -39,12 +39,16 @@ bool TakesApart(const Trace& trace, RowId op) {
 bool MayMake(const Trace& trace, RowId op, const Dims& like) {
   if (like.empty()) return true;
   const int64_t elements = ElementsIn(like);
+  // The first dimension is the batch.
   const int64_t sample =
       std::max<int64_t>(1, ElementsIn({like.begin() + 1, like.end()}));
   if (TakesApart(trace, op) ||
       IsAnyOf(PlainNameOf(trace, op),
               {"index", "index_select", "gather", "select", "slice", "narrow",
                "stack", "cat"})) {
+    // An op that picks rows makes as many rows as its index has, and the index
+    // may not have been recorded. So accept any number of rows, if the source
+    // is larger and consists of rows of this size.
     const Dims& source = DimsOf(trace, op, 0);
     if (source.empty()) return TakesElements(trace, op, sample);
     return ElementsIn(source) > elements && ElementsIn(source) % sample == 0;
@@ -69,6 +73,9 @@ std::vector<RowId> LayerGradients::NodesBehind(
 
 bool LayerGradients::MakesInputGradient(RowId layer) const {
   for (RowId node : NodesOf(layer)) {
+    // A convolution records which gradients it computes. The node of a linear
+    // layer runs one product for the weight, and a second one only if the input
+    // needs a gradient, too.
     size_t products = 0;
     for (RowId row : m_.tree.inside(node)) {
       if (const auto of_input = MakesGradient(m_.trace, row, 0)) {
@@ -87,6 +94,8 @@ LayerGradients::LayerGradients(const AnalysisContext& context) : m_(context) {
     for (const WalkedNode& node : walk.nodes) {
       for (RowId row : node.added) {
         const Dims& dims = DimsOf(m_.trace, row, 0);
+        // The engine adds gradients of the same tensor, which have the same
+        // size. Additions in a backward formula may broadcast.
         if (ElementsIn(dims) == ElementsIn(DimsOf(m_.trace, row, 1))) {
           sums_.push_back({node.row, row, dims});
         }
@@ -96,6 +105,8 @@ LayerGradients::LayerGradients(const AnalysisContext& context) : m_(context) {
       }
     }
   }
+  // Sort by node for the search in Among(). Passes on several threads may
+  // overlap in time, so the lists need not be sorted yet.
   std::ranges::stable_sort(sums_, {}, &Behind::node);
   std::ranges::stable_sort(kept_, {}, &Behind::node);
 }

@@ -1,5 +1,5 @@
-// The calls of one layer in the forward pass of a step, and the gradients that
-// they share.
+// Finds the calls of one layer in the forward pass of a step, and the gradients
+// that these calls share.
 #pragma once
 
 #include <stepscope/trace.h>
@@ -15,21 +15,21 @@
 
 namespace stepscope {
 
-// For each layer that `step` calls at least `least` times, the places in
-// step.ops, in time order. Calls with equal arguments count as one layer;
-// whether they share a weight, sizes do not tell.
+// Returns, for each layer that `step` calls at least `least` times, the indices
+// of the calls in step.ops, in time order. Calls with equal arguments count as
+// one layer, although sizes do not tell whether they share a weight.
 std::vector<std::vector<size_t>> RepeatedLayers(const Trace& trace,
                                                 const ForwardStep& step,
                                                 size_t least);
 
-// True if `op` takes a tensor apart into several.
+// True if `op` splits a tensor into several.
 bool TakesApart(const Trace& trace, RowId op);
-// True if `op` makes a tensor as large as one of the sizes `like`, or takes it
-// from a larger one.
+// True if `op` may make a tensor as large as one of the sizes `like`, by
+// computing it or by taking it from a larger tensor.
 bool MayMake(const Trace& trace, RowId op, const Dims& like);
 
-// What the backward passes have of such calls. Reads all of them in the
-// constructor.
+// The gradients that backward computes for layer calls. The constructor reads
+// all backward passes.
 class LayerGradients {
  public:
   explicit LayerGradients(const AnalysisContext& context);
@@ -37,20 +37,22 @@ class LayerGradients {
   std::vector<RowId> NodesOf(RowId call) const {
     return m_.backward.Of(m_.trace.ops()[call]);
   }
-  // The nodes of these calls, in their order; empty if one of them runs before
-  // the last call ends, as where each call has a backward pass of its own.
+  // Returns the nodes of these calls, in order of the calls. Empty if a node
+  // runs before the last call ends, which happens if each call has its own
+  // backward pass.
   std::vector<RowId> NodesBehind(std::span<const RowId> calls) const;
-  // True if backward makes a gradient of the input of `layer`.
+  // True if backward computes the gradient of the input of `layer`.
   bool MakesInputGradient(RowId layer) const;
-  // The engine's sums of gradients with this number of elements, while the
-  // nodes from `first` to `last` run: one for each further use of a tensor.
+  // Returns the engine's sums of gradients with `elements` elements, among the
+  // nodes from `first` to `last`. The engine adds once for each further use of
+  // a tensor.
   std::vector<RowId> SumsAmong(RowId first, RowId last, int64_t elements) const;
-  // How many parameters of these sizes keep a gradient behind one of these
-  // nodes. Layers that share a weight keep one.
+  // Returns how many parameters of size `dims` get a gradient right after one
+  // of the nodes from `first` to `last`. Layers that share a weight count once.
   size_t KeptAmong(RowId first, RowId last, const Dims& dims) const;
 
  private:
-  // A sum, or a gradient that is kept, behind a node.
+  // A sum of gradients, or a stored gradient, that comes right after `node`.
   struct Behind {
     RowId node = kNone;
     RowId row = kNone;
@@ -60,7 +62,7 @@ class LayerGradients {
                                        RowId first, RowId last);
 
   const AnalysisContext& m_;
-  std::vector<Behind> sums_, kept_;  // by node
+  std::vector<Behind> sums_, kept_;  // sorted by node
 };
 
 }  // namespace stepscope

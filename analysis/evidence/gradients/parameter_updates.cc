@@ -43,18 +43,23 @@ bool MayUpdateParameter(const AnalysisContext& m, RowId row) {
     return false;
   }
   if (m.tree.in_backward(row)) {
+    // In backward, only hooks of AccumulateGrad update parameters. The copy and
+    // the addition in the node itself only store the gradient.
     const RowId node = OutermostOf(m.trace, row);
     return m.trace.name(m.trace.ops()[node].name).ends_with("AccumulateGrad") &&
            name != "aten::copy_" && !AddsToGradient(m.trace, row);
   }
+  // An in-place op counts if the program calls it directly or in an optimizer's
+  // step. Elsewhere, in-place ops inside other ops are part of their
+  // computation.
   return IsListUpdate(name) || (name.ends_with("_") && op.parent == kNone) ||
          LengthIn(m.parts.optimizer.spans, {op.begin_ns, op.end_ns}) > 0;
 }
 
 namespace {
 
-// True if each of `steps` of optimizers shows what it updates. Those with
-// kernels of their own, and compiled ones, do not.
+// True if each optimizer step contains an op that shows what it updates.
+// Optimizers with their own kernels, and compiled ones, show none.
 bool AllShowUpdates(const std::vector<Span>& steps,
                     const std::vector<int64_t>& times) {
   return std::ranges::all_of(steps, [&](const Span& step) {
@@ -63,13 +68,13 @@ bool AllShowUpdates(const std::vector<Span>& steps,
   });
 }
 
-// What tells apart the updates of two optimizers: the class, and whether it
-// updates lists in one op, lists in several, or single tensors.
+// Tells the updates of two optimizers apart: by class, and by whether they
+// update lists in one op, lists in several ops, or single tensors.
 struct OptimizerKind {
   NameId range = 0;  // "Optimizer.step#SGD.step"; 0: outside such a range
-  NameId fused = 0;  // the op
+  NameId fused = 0;  // the fused op; 0: none
   bool lists = false;
-  // clang-tidy 14 takes the 0 that the result is compared with for a pointer.
+  // clang-tidy 14 takes the 0 that operator<=> compares with for a pointer.
   // NOLINTNEXTLINE(modernize-use-nullptr)
   auto operator<=>(const OptimizerKind&) const = default;
 };
@@ -103,8 +108,8 @@ ParameterUpdates FindParameterUpdates(const AnalysisContext& m) {
     }
   }
   const std::vector<Span> optimizing = Merge(found.steps);
-  // How often each op occurs in a step at most, with the same sizes. Optimizers
-  // that take turns have lists of their own, which add up.
+  // The most calls of an op with the same sizes in one step. Optimizers that
+  // take turns have different lists, whose sizes add up.
   using OpOf = std::pair<OptimizerKind, NameId>;
   using Key = std::pair<OpOf, std::map<Dims, double>>;
   std::map<Key, double> most, now;
@@ -129,6 +134,7 @@ ParameterUpdates FindParameterUpdates(const AnalysisContext& m) {
     if (in_backward) {
       after_backward = true;
     } else if (traits.matmul && op.thread == m.steps.thread) {
+      // A matrix product on the training thread starts the next forward pass.
       after_backward = false;
     }
     if (traits.zeroing && !in_backward) {
@@ -155,6 +161,7 @@ ParameterUpdates FindParameterUpdates(const AnalysisContext& m) {
     }
     if (!updates || inside_update) continue;
     found.in_backward |= in_backward;
+    // PyTorch's profiler leaves out the sizes of long lists.
     if (TakesCutList(trace, row)) {
       found.all_known = false;
       continue;
@@ -170,7 +177,8 @@ ParameterUpdates FindParameterUpdates(const AnalysisContext& m) {
       by_op[key.first][dims] += count * times;
     }
   }
-  // An optimizer may call several ops for each tensor.
+  // An optimizer may call several ops per tensor, so take the most frequent
+  // one.
   std::map<OptimizerKind, std::map<Dims, double>> by_kind;
   for (const auto& [op, sizes] : by_op) {
     for (const auto& [dims, count] : sizes) {

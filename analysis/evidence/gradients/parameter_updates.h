@@ -1,5 +1,5 @@
 // FindParameterUpdates(): which sizes of tensors the optimizers update, and
-// which any other op takes behind backward.
+// which sizes any other op takes after backward.
 #pragma once
 
 #include <map>
@@ -12,40 +12,43 @@
 
 namespace stepscope {
 
-// What happens to tensors outside forward and backward.
+// How tensors are used outside forward and backward.
 struct ParameterUpdates {
-  std::map<Dims, double> tensors = {};  // updated at most, by size
-  // Those that optimizers update, and their steps; if none was recorded as
-  // such, the same as `tensors`. A moving average of the weights is not among
-  // them.
+  std::map<Dims, double> tensors = {};  // most updated in a step, by size
+  // The tensors that optimizers update, and the optimizers' steps. A moving
+  // average of the weights does not count. If no optimizer step was recorded,
+  // `stepped` equals `tensors`, and `steps` is empty.
   std::map<Dims, double> stepped = {};
   std::vector<Span> steps = {};
-  // By any op between backward and the next forward, and by those that write to
-  // none of them and belong to no optimizer.
+  // Sizes that any op takes between backward and the next forward pass.
+  // only_read: sizes taken by an op that writes to no such tensor and belongs
+  // to no optimizer.
   std::set<Dims> taken = {}, only_read = {};
   std::vector<int64_t> times = {};  // of updates of known sizes
   bool all_known = true;            // each step of an optimizer shows all sizes
   bool in_backward = false;         // an optimizer runs in hooks
-  // Sizes that are set to zero, and whether lists of unknown sizes are.
+  // Sizes that are set to zero. unknown_zeroed: a list of unknown sizes is,
+  // too.
   std::set<Dims> zeroed = {};
   bool unknown_zeroed = false;
 };
 
 ParameterUpdates FindParameterUpdates(const AnalysisContext& context);
 
-// True for an update of a list of tensors in one op.
+// True if the op updates a list of tensors.
 bool IsListUpdate(std::string_view name);
 
-// True for an op that may write to a parameter: an update of the optimizer, or
-// one in place elsewhere. Those in backward are of optimizers that run in hooks
-// of AccumulateGrad.
+// True if the op may write to a parameter: an optimizer's update, or an
+// in-place op elsewhere. In backward, only ops in hooks of AccumulateGrad
+// count, where some optimizers run.
 bool MayUpdateParameter(const AnalysisContext& context, RowId row);
 
-// How often each size occurs in the longest list of an argument of `op`: a
-// fused op takes parameters, gradients and state, of each one list.
+// Returns how often each size occurs in one argument list of `op`, taking the
+// largest count over all lists. A fused op takes parameters, gradients and
+// state, each as a list.
 std::map<Dims, double> CountSizes(const Trace& trace, const Op& op);
 
-// 0 if `counts` has no such size.
+// Returns the count of the size; 0 if `counts` does not contain it.
 double CountOfSize(const std::map<Dims, double>& counts, const Dims& dims);
 
 }  // namespace stepscope

@@ -20,9 +20,9 @@
 namespace stepscope {
 namespace {
 
-// One layer of some size may be used twice on purpose.
+// A program may use a single layer twice on purpose.
 constexpr size_t kLeastLayers = 2;
-// More calls are those of a loop over parts of the input.
+// More calls belong to a loop over parts of the input.
 constexpr size_t kMostCalls = 4;
 
 class Finder {
@@ -55,7 +55,7 @@ class Finder {
   }
 
  private:
-  // The first and the last one that ran.
+  // The first and the last backward node, in order of time.
   struct Nodes {
     RowId first = kNone, last = kNone;
   };
@@ -65,12 +65,12 @@ class Finder {
     return OpAt(a).name == OpAt(b).name && OpAt(a).inputs == OpAt(b).inputs;
   }
 
-  // The passes that have the same layer as step.ops[i] and step.ops[j]; the
-  // second one begins at step.ops[least] or later.
+  // Returns the two passes in which step.ops[i] and step.ops[j] are the same
+  // layer. The second pass starts at step.ops[least] or later.
   std::optional<TwinPass> TwinAt(const ForwardStep& step, size_t i, size_t j,
                                  size_t least) {
     const std::vector<RowId>& ops = step.ops;
-    // What the passes begin with, such as an embedding.
+    // Extend both passes to the front, for example by an embedding.
     while (i > 0 && j > least && j - 1 > i && Same(ops[i - 1], ops[j - 1])) {
       --i;
       --j;
@@ -107,9 +107,9 @@ class Finder {
     return DimsOf(m_.trace, layer, WeightArgument(m_.trace, layer));
   }
 
-  // Cuts the passes off in front of the first layer whose weights they do not
-  // share: the heads of a model may be of one size. The nodes of the whole
-  // passes; none if too few layers are left.
+  // Ends both passes before the first layer whose weight they do not share,
+  // because two heads of a model may have the same sizes. Returns the nodes of
+  // the uncut passes; nullopt if too few layers remain.
   std::optional<Nodes> KeepSharedLayers(TwinPass& one) {
     if (!gradients_) gradients_.emplace(m_);
     std::vector<RowId> nodes;
@@ -121,15 +121,21 @@ class Finder {
         nodes.insert(nodes.end(), more.begin(), more.end());
         if (WeightArgument(m_.trace, row) > 0) ++uses[WeightOf(row)];
       }
+      // A pass without nodes has no gradients to compare.
       if (nodes.size() == before) return {};
     }
     const auto [first, last] = std::ranges::minmax(nodes);
+    // If a node runs before the second pass ends, each pass has its own
+    // backward pass, as with micro-batches.
     if (OpAt(first).begin_ns < OpAt(one.again.back()).end_ns) return {};
     size_t kept = 0;
     for (; kept < one.again.size(); ++kept) {
       if (WeightArgument(m_.trace, one.again[kept]) == 0) continue;
       const Dims& weight = WeightOf(one.again[kept]);
       const size_t parameters = gradients_->KeptAmong(first, last, weight);
+      // A weight that both passes use stores one gradient for two uses. If
+      // there are more gradients than that, the passes do not share all weights
+      // of the size.
       if (parameters == 0 || 2 * parameters > uses[weight]) break;
       ++one.layers;
     }
@@ -148,7 +154,8 @@ class Finder {
   }
 
   // False if the gradients prove that the inputs differ. Nothing else in the
-  // step is as large as the input, so the engine's sums of that size are its.
+  // step is as large as the input, so sums of that size add gradients of the
+  // input.
   bool CompareInputGradients(const Nodes& nodes, TwinPass& one) const {
     const auto needs = [&](const std::vector<RowId>& pass) {
       const auto layer = std::ranges::find_if(
@@ -165,20 +172,21 @@ class Finder {
     return one.same_input;
   }
 
-  // Counts the ops that make the input, too.
+  // True if the two passes may have different inputs. Also sets one.input_made.
   bool InputsMayDiffer(const ForwardStep& step, size_t i, size_t j,
                        TwinPass& one) const {
     const Span window = m_.steps.windows[step.step].host;
     const int64_t loads = std::ranges::count_if(loads_, [&](const Span& load) {
       return load.begin_ns >= window.begin_ns && load.begin_ns < window.end_ns;
     });
+    // The second pass may run on the second batch of the step.
     if (loads > 1) return true;
     std::set<NameId> makers;
     bool multiplies = false;
     for (size_t k = 0; k < j; ++k) {
       const RowId row = step.ops[k];
       const bool views = m_.tree.traits(row).bookkeeping;
-      // The pass itself may look at its input.
+      // Inside the first pass, views of its input are allowed.
       const bool within = k >= i && k < i + one.first.size();
       const std::optional<Dims> made = ResultDims(m_.trace, row);
       if (within && (k == i || views || !made)) continue;
@@ -201,8 +209,8 @@ class Finder {
            kind == KernelClass::kConvolution;
   }
 
-  // True if an op behind the passes takes what both have made, or nobody knows
-  // what that is.
+  // True if an op after the passes takes the results of both, or if the size of
+  // the results is unknown.
   bool ResultsMeet(const ForwardStep& step, size_t j,
                    const TwinPass& one) const {
     const auto last = std::ranges::find_if(
@@ -219,8 +227,8 @@ class Finder {
 
   const AnalysisContext& m_;
   const std::vector<Span> loads_;
-  std::optional<LayerGradients> gradients_;  // made for the first layer
-  std::set<RowId> tried_;                    // where second passes begin
+  std::optional<LayerGradients> gradients_;  // made when first needed
+  std::set<RowId> tried_;                    // starts of second passes
 };
 
 }  // namespace

@@ -1,5 +1,5 @@
-// Forward passes that run through the same layers, with the same weights, a
-// second time in a step, as far as sizes and gradients can tell on the same
+// Finds forward passes that a step runs twice: through the same layers, with
+// the same weights and, as far as sizes and gradients can tell, on the same
 // input.
 #pragma once
 
@@ -12,24 +12,28 @@
 namespace stepscope {
 
 struct TwinPass {
-  size_t step = 0;                // in Steps::windows
-  std::vector<RowId> first = {};  // the ops of the pass, views as well
-  std::vector<RowId> again = {};  // of the one that repeats it
-  std::vector<RowId> nodes = {};  // of `again`, in backward
-  std::vector<RowId> sums = {};   // of both passes' gradients
+  size_t step = 0;                // index into Steps::windows
+  std::vector<RowId> first = {};  // ops of the first pass, with views
+  std::vector<RowId> again = {};  // ops of the pass that repeats it
+  std::vector<RowId> nodes = {};  // backward nodes of `again`
+  std::vector<RowId> sums = {};   // sums of the gradients of both passes
   size_t layers = 0;
   Dims input = {};
-  // The engine adds up gradients of the input as well, so it is one tensor.
+  // True if the engine also adds up gradients of the input, so that both passes
+  // use the same tensor.
   bool same_input = false;
-  bool input_made = false;  // by one op of the step, in front of both
+  bool input_made = false;  // by one op of the step, before both
 };
 
-// Of the training thread in the steady steps, in time order. The engine adds up
-// the gradients of each weight, so the layers are the same. Left out are passes
-// whose inputs must differ: the step makes one of them in between or by layers
-// of its own, takes two parts of a larger tensor, or loads two batches; passes
-// with a tensor of the input's size inside; and passes whose results meet in
-// one op, as those of two views of a sample do.
+// Returns the twin passes of the training thread in the steady steps, in time
+// order. The layers are known to be the same, because the engine adds up two
+// gradients for each weight. Left out are
+//
+// - passes whose inputs must differ: the step computes one of the inputs
+// between the passes or with layers of its own, splits a larger tensor, or
+// loads two batches;
+// - passes with a tensor of the input's size inside;
+// - passes whose results meet in one op, as those of two views of a sample do.
 std::vector<TwinPass> FindTwinPasses(const AnalysisContext& context);
 
 }  // namespace stepscope

@@ -1,7 +1,7 @@
-// FindUnreadGradients(): gradients that backward makes for nothing. No
-// optimizer updates their parameters, such as those of a frozen teacher; or
-// they are cleared before one does, such as those that the loss of a GAN's
-// critic leaves in the generator.
+// FindUnreadGradients(): gradients that backward computes for nothing. Either
+// no optimizer updates their parameters, such as those of a frozen teacher. Or
+// they are cleared before any optimizer does, such as those that the critic's
+// loss of a GAN leaves in the generator.
 #pragma once
 
 #include <cstdint>
@@ -14,38 +14,42 @@
 namespace stepscope {
 
 struct UnreadGradients {
-  // Why nothing can be said; the rest is empty then.
+  // Why nothing can be said. If set, the rest is empty.
   std::string unknown = {};
-  // Parameters with such a gradient, and its bytes, in the backward pass that
-  // has most.
+  // The number of parameters with such gradients, and the bytes of the
+  // gradients, in the backward pass that has most.
   double parameters = 0, bytes = 0;
-  // Sizes of the gradients, largest first, without repetition.
+  // Sizes of the gradients, largest first, each listed once. Empty, and `bytes`
+  // 0, if sizes were not recorded.
   std::vector<std::vector<int64_t>> sizes = {};
-  bool never_zeroed = false;  // backward adds each to that of earlier steps
-  bool untrained = false;     // some are of parameters that are never updated
+  bool never_zeroed = false;  // backward adds each to an earlier one
+  bool untrained = false;     // some parameters are never updated
   bool cleared = false;       // some are cleared before they are used
-  // The part of backward that makes only such gradients: all nodes behind the
-  // last trained parameter, which is certain; those of FindDeadEnds(); of other
-  // nodes the ops that make the gradients of weights, because a trained
-  // parameter may need what the rest of the node makes.
+  // The part of backward that computes only such gradients: all nodes after the
+  // last trained parameter, which is certain, and the nodes of FindDeadEnds().
+  // Of other nodes, only the ops that compute gradients of weights, because a
+  // trained parameter may need the other results of the node.
   std::vector<ShortenedOp> ops = {};
-  double beside = 0;       // of `parameters`: those in front of trained ones
+  double beside = 0;       // of `parameters`: before trained ones
   bool dead_ends = false;  // FindDeadEnds() found some
   RowId forward = kNone;   // the first forward op with such a parameter
 };
 
 // A gradient counts as unread if the optimizers update no tensor of its size,
-// and no other op takes one between backward and the next forward pass. Where
-// not all optimizers show what they update (kernels of their own, long lists),
-// no gradient of the size must ever be set to None or zero either. Of several
-// parameters of a size of which only some are updated, those count whose
-// gradients were not set to None as the others', and all behind a head, whose
-// sizes are those that are updated. Empty unless every steady step has such
-// gradients.
+// and no other op takes such a tensor between backward and the next forward
+// pass. If some optimizers do not show what they update (own kernels, long
+// lists), gradients of the size must also never be set to None or zero. If
+// several parameters have the same size and only some are updated, two groups
+// of gradients count: those that are never cleared while others of the size
+// are, and those after a head whose sizes are exactly the updated ones. Empty
+// unless every steady step has unread gradients.
 //
-// Gradients of updated parameters count if those of all parameters of that size
-// are made anew in a later pass, as after zero_grad(), and no update and no
-// other op took one of that size in between.
+// Without recorded sizes, only gradients count that a pass adds to in each step
+// while it makes others anew, with an optimizer's step between any two passes.
+//
+// Gradients of updated parameters count as unread if a later pass makes the
+// gradients of all parameters of that size anew, as after zero_grad(), and no
+// update and no other op took a tensor of that size in between.
 UnreadGradients FindUnreadGradients(const AnalysisContext& context);
 
 }  // namespace stepscope

@@ -21,12 +21,13 @@ class ResultsFinder {
 
   UnusedResults Find() {
     const BackwardPasses all = FindBackwardPasses(m_);
+    // Only a pass that stores no gradients hands them back to the program.
     if (!all.sizes_known || all.nested ||
         std::ranges::all_of(all.passes, Keeps)) {
       return {};
     }
-    // Optimizers that update more parameters of a size than keep a gradient in
-    // a step get some of what a pass hands back (p.grad = g).
+    // If optimizers update more parameters of a size than get a gradient in a
+    // step, the program assigns some of the returned gradients (p.grad = g).
     const ParameterUpdates updates = FindParameterUpdates(m_);
     if (!updates.all_known) return {};
     std::map<Dims, std::map<size_t, double>> kept;  // by size and step
@@ -49,6 +50,8 @@ class ResultsFinder {
           Keeps(pass)) {
         continue;
       }
+      // After the next pass that stores gradients starts, tensors of these
+      // sizes may belong to that pass.
       size_t next = i + 1;
       while (next < all.passes.size() && !Keeps(all.passes[next])) ++next;
       const int64_t until_ns =
@@ -67,7 +70,7 @@ class ResultsFinder {
         pass.nodes, [](const PassNode& node) { return !node.kept.empty(); });
   }
 
-  // A product in `node` that makes the gradient of a trained weight.
+  // A product in a node that computes the gradient of a trained weight.
   struct OfWeight {
     RowId row = kNone;
     Dims dims = {};
@@ -77,6 +80,8 @@ class ResultsFinder {
       if (!m_.tree.traits(row).matmul || !m_.tree.computes(row)) continue;
       const std::optional<Dims> made = ResultDims(m_.trace, row);
       if (!made || made->size() != 2) continue;
+      // A linear layer may compute the gradient of its weight or the transpose
+      // of that gradient.
       const Dims turned = {(*made)[1], (*made)[0]};
       if (trained_.contains(*made)) return OfWeight{row, *made};
       if (trained_.contains(turned)) return OfWeight{row, turned};
@@ -84,7 +89,8 @@ class ResultsFinder {
     return {};
   }
 
-  // Sizes that ops take behind the pass; nullopt if lists hide some.
+  // Returns the sizes that ops take after the pass; nullopt if lists hide some
+  // sizes.
   std::optional<std::set<Dims>> SizesRead(const BackwardPass& pass,
                                           int64_t until_ns) const {
     std::set<Dims> sizes;
@@ -104,8 +110,8 @@ class ResultsFinder {
     return sizes;
   }
 
-  // True if ops behind the pass may take the gradient of its input: what a
-  // product behind the last weight makes.
+  // True if ops after the pass may take the gradient of the pass's input, which
+  // a product after the last weight computes.
   bool ReadsInput(std::span<const PassNode> tail,
                   const std::set<Dims>& read) const {
     return std::ranges::any_of(tail, [&](const PassNode& node) {
@@ -119,11 +125,13 @@ class ResultsFinder {
     });
   }
 
-  // Returns whether the pass makes gradients that are not read.
+  // Returns true if the pass computes gradients that are not read.
   bool Add(const BackwardPass& pass, int64_t until_ns) {
     const std::optional<std::set<Dims>> read = SizesRead(pass, until_ns);
+    // A list without sizes may hold any of the gradients, so none is known to
+    // be unread.
     if (!read) return false;
-    size_t tail = 0;  // the first node behind the last weight that is read
+    size_t tail = 0;  // the first node after the last weight that is read
     double unread = 0;
     std::vector<ShortenedOp> ops;
     std::set<Dims> used;

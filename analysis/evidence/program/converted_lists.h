@@ -1,4 +1,4 @@
-// Lists of Python numbers that the program turns into tensors, number by
+// Finds lists of Python numbers that the program turns into tensors, number by
 // number: torch.tensor([[0.5, ...], ...]).
 #pragma once
 
@@ -9,13 +9,13 @@
 
 namespace stepscope {
 
-// Returns the conversions of the training thread that take more than a pause of
-// the framework does, in time order. torch.tensor() walks the list twice: for
-// its sizes and type before aten::empty, and for its values between aten::empty
-// and the aten::to and aten::lift_fresh that follow. A span covers both; of the
-// pause before aten::empty, which other code may have a part in, at most three
-// times what the values take. What a loader range contains is left out: it is
-// loading.
+// Returns the conversions on the training thread that take longer than a pause
+// of the framework, and loops of at least 16 shorter ones, in time order. torch.tensor() walks the list twice: for its
+// sizes and type before aten::empty, and for its values between aten::empty and
+// the aten::to and aten::lift_fresh that follow. A span covers both walks.
+// Other code may share the pause before aten::empty, so at most three times the
+// second walk is taken from it. Conversions inside a loader range are left out,
+// because they are loading.
 std::vector<Span> FindConvertedLists(const AnalysisContext& context);
 
 }  // namespace stepscope

@@ -15,16 +15,17 @@
 namespace stepscope {
 namespace {
 
-// A dense gradient is filled, read by the update, and the table read and
-// written: four passes over V rows with plain SGD. A sparse one of n rows is
-// written, sorted and summed (read and written twice each), read by the update,
-// and its rows of the table read and written: up to eight passes. With ten
-// times as many rows as lookups a sparse update moves a fifth at most.
+// With a dense gradient, plain SGD makes four passes over V rows: it fills the
+// gradient, reads it in the update, and reads and writes the table. A sparse
+// gradient of n rows is written, sorted and summed (read and written twice
+// each), and read by the update, which also reads and writes its rows of the
+// table: up to eight passes over n rows. With ten times as many rows as
+// lookups, a sparse update moves at most a fifth of the bytes.
 constexpr int64_t kRowsPerLookup = 10;
 
 using Sizes = std::vector<int64_t>;
 
-// Where the backward op of a table has its arguments.
+// The positions of the arguments of a table's backward op.
 struct Layout {
   std::string_view op;
   size_t indices, rows, by_frequency, mode;
@@ -41,15 +42,16 @@ std::string_view ConcreteArgument(const Trace& trace, RowId op, size_t index) {
   return index < arguments.size() ? trace.name(arguments[index].concrete) : "";
 }
 
-// Sparse gradients are not implemented for these (Embedding.cpp and
-// EmbeddingBag.cpp in ATen).
+// True if PyTorch implements no sparse gradient for this call (Embedding.cpp
+// and EmbeddingBag.cpp in ATen).
 bool HasNoSparseForm(const Trace& trace, RowId op, const Layout& layout) {
   return ConcreteArgument(trace, op, layout.by_frequency) == "True" ||
          ConcreteArgument(trace, op, layout.mode) == "2";
 }
 
-// From the number of rows and the width of the gradient; before torch 2.1 the
-// number was not recorded, and the forward op says it.
+// Returns the table: its number of rows from an argument, its width from the
+// gradient. Before torch 2.1 the number was not recorded, so the sizes come
+// from the forward op.
 TensorShape TableOf(const Trace& trace, RowId op, const Layout& layout) {
   TensorShape table = TensorArgument(trace, op, 0);
   const std::string_view rows = ConcreteArgument(trace, op, layout.rows);
@@ -65,21 +67,21 @@ TensorShape TableOf(const Trace& trace, RowId op, const Layout& layout) {
   return table.dims.size() == 2 ? table : TensorShape();
 }
 
-// The gradients of one size, in all steady steps.
+// The gradients of one size, over all steady steps.
 struct Gradients {
   DenseTable found;
-  std::vector<RowId> backward = {};  // each makes a gradient of a table
+  std::vector<RowId> backward = {};  // ops that make a table's gradient
   std::vector<RowId> kept = {};      // AccumulateGrad of any parameter
   std::vector<RowId> sums = {};      // of two gradients of one parameter
   double bytes = 0;                  // of `kept`
   bool sparse_possible = true;
 
-  // Gradients that other ops than lookups made.
+  // Gradients made by ops other than lookups.
   double others() const {
     return std::max(0.0, static_cast<double>(kept.size() + sums.size()) -
                              static_cast<double>(backward.size()));
   }
-  // Where gradients are summed, and other ops make some of this size, they may
+  // If the engine sums gradients and other ops make some of this size, both may
   // be of the same parameter.
   bool may_be_tied() const { return !sums.empty() && others() > 0; }
   // The share of the parameters of this size that are tables.
@@ -111,9 +113,9 @@ void FindBackwardOps(const AnalysisContext& m, BySize& sizes) {
   }
 }
 
-// The nodes that keep gradients, and the sums that the engine makes of several
-// gradients of one tensor, outside the nodes. Returns the bytes of all that are
-// kept.
+// Finds the nodes that store gradients, and the engine's sums of several
+// gradients of one tensor, which run outside these nodes. Returns the bytes of
+// all stored gradients.
 double FindSums(const AnalysisContext& m, BySize& sizes) {
   double all_bytes = 0;
   for (RowId row = 0; row < m.trace.ops().size(); ++row) {
@@ -134,8 +136,7 @@ double FindSums(const AnalysisContext& m, BySize& sizes) {
   return all_bytes;
 }
 
-// The share of the elements of all tensors that `op` takes which are those of
-// tables.
+// Returns the share of tables in the elements of all tensors that `op` takes.
 double ShareOfTables(const Trace& trace, const Op& op, const BySize& sizes) {
   double all = 0, of_tables = 0;
   const auto count = [&](const Argument& tensor) {
@@ -153,8 +154,8 @@ double ShareOfTables(const Trace& trace, const Op& op, const BySize& sizes) {
   return all > 0 ? of_tables / all : 0;
 }
 
-// The optimizer's ops, as far as they work on tables. Of a list whose sizes
-// were not recorded, they have the share that they have in all gradients.
+// Adds the optimizer's ops in proportion to their work on tables. For lists
+// without recorded sizes, that is the share of tables in all gradients.
 void FindUpdates(const AnalysisContext& m, const std::vector<Span>& zeroing,
                  const BySize& sizes, double share_of_gradients,
                  DenseTables& found) {
@@ -176,11 +177,12 @@ void FindUpdates(const AnalysisContext& m, const std::vector<Span>& zeroing,
   }
 }
 
-// The time between the ops of Optimizer.zero_grad, in all steady steps. It sets
-// gradients to None, and large ones go back to the system page by page.
+// Returns the time between the ops of Optimizer.zero_grad, over all steady
+// steps. In it, gradients are set to None, which returns large ones to the
+// system page by page.
 double FreeingNs(const AnalysisContext& m, const std::vector<Span>& zeroing) {
   double ns = 0;
-  if (m.has_gpu) return ns;  // the caching allocator only takes note
+  if (m.has_gpu) return ns;  // the caching allocator returns nothing
   for (const auto& timeline : m.timelines) {
     for (const Segment& segment : timeline) {
       if (segment.cause != Cause::kHostCode) continue;

@@ -13,25 +13,26 @@ namespace stepscope {
 // The tables of one size. Numbers are per steady step.
 struct DenseTable {
   TensorShape table;       // [rows, width]
-  double count = 0;        // of such tables with a gradient
-  double lookups = 0;      // in all of them: no more rows have a gradient
+  double count = 0;        // of tables of this size with a gradient
+  double lookups = 0;      // in all of them; bounds the rows with a gradient
   RowId backward = kNone;  // the op that made the first gradient
 };
 
 struct DenseTables {
   std::vector<DenseTable> tables = {};  // largest first
-  // The ops that fill and write the gradients, and those that add them up and
-  // update the tables; of each, the share of its time that other tensors take.
+  // backward: the ops that fill and write the gradients. update: those that add
+  // up gradients and update the tables. The share left of each op is its work
+  // on other tensors.
   std::vector<ShortenedOp> backward = {}, update = {};
   // Per steady step: the tables' share of the time between the ops of
   // Optimizer.zero_grad, which frees the gradients. 0 on a run with a GPU.
   double free_ns = 0;
 };
 
-// Finds the tables of which a step looks up at most a tenth. Left out are
-// tables that another layer uses as well (a tied output layer), because their
-// gradient is dense in any case, and those for which PyTorch makes no sparse
-// gradients (scale_grad_by_freq, bags by maximum). Empty where sizes were not
+// Finds tables if a step looks up at most a tenth of their rows. Leaves out
+// tables that another layer also uses (a tied output layer), because their
+// gradient is dense in any case, and tables for which PyTorch makes no sparse
+// gradients (scale_grad_by_freq, bags by maximum). Empty if sizes were not
 // recorded.
 DenseTables FindDenseTables(const AnalysisContext& context);
 

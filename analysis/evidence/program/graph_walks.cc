@@ -12,8 +12,10 @@
 namespace stepscope {
 namespace {
 
-// Functions that cannot be differentiated twice record nothing. With a
-// checkpoint the ops that are computed again do, a third of all.
+// With create_graph=True, at least this share of the ops in nodes record nodes
+// themselves. It is below 1, because functions that cannot be differentiated
+// twice record nothing. Without create_graph, recomputation in a checkpoint
+// also records nodes, but that is only a third of all ops.
 constexpr double kRecordingShare = 0.9;
 
 class WalkFinder {
@@ -35,14 +37,14 @@ class WalkFinder {
   }
 
  private:
-  // Ops directly inside nodes, and those of them with sequence numbers.
+  // ops: directly inside nodes. recording: those of them with sequence numbers.
   struct Recording {
     double ops = 0, recording = 0;
   };
 
-  // The engine takes the node with the highest number of those that are ready,
-  // so numbers fall within a pass. AccumulateGrad runs right behind the node
-  // that makes the gradient.
+  // A new pass begins where the sequence number does not fall: of the nodes
+  // that are ready, the engine runs the one with the highest number.
+  // AccumulateGrad runs right after the node that computes the gradient.
   void Add(RowId row) {
     const Op& op = m_.trace.ops()[row];
     if (op.thread == kNone) return;
@@ -52,6 +54,8 @@ class WalkFinder {
     const size_t step = SteadyStepAt(m_.steps, op.begin_ns);
     int64_t& open = open_[op.thread];
     if (open < 0 || passes_[open].step != step ||
+        // An equal number is the same node, and only another pass can run it
+        // again.
         op.sequence >= passes_[open].nodes.back().sequence) {
       open = static_cast<int64_t>(passes_.size());
       passes_.push_back({.step = step, .span = {op.begin_ns, op.end_ns}});
@@ -61,6 +65,8 @@ class WalkFinder {
     passes_[open].nodes.push_back({.row = row, .sequence = op.sequence});
   }
 
+  // Autograd numbers its nodes per thread, so nodes of graphs that other
+  // threads made cannot be compared with these.
   bool IsOurs(const Op& op) const {
     const uint64_t ours = m_.trace.threads()[m_.steps.thread].torch_thread;
     return op.forward_thread == 0 || ours == 0 || op.forward_thread == ours;
@@ -75,6 +81,8 @@ class WalkFinder {
     }
     const Op& parent = m_.trace.ops()[op.parent];
     if (parent.kind != OpKind::kBackward || parent.sequence < 0) return;
+    // node.row is the engine's range. Directly inside it the engine adds
+    // gradients, while the formula of the node runs one level deeper.
     if (op.parent == node.row && m_.tree.traits(row).adding) {
       node.added.push_back(row);
       return;

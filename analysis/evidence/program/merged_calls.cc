@@ -15,6 +15,8 @@ namespace stepscope {
 namespace {
 
 double WithinFramework(int64_t ns) {
+  // A longer pause contains work of the program's own, which merging does not
+  // save.
   return static_cast<double>(std::clamp<int64_t>(ns, 0, kFrameworkGapNs));
 }
 
@@ -33,10 +35,13 @@ double MergedCalls::LeftOf(RowId row, double calls) const {
   const std::span<const Op> ops = m_.trace.ops();
   const auto ns =
       std::max(static_cast<double>(ops[row].end_ns - ops[row].begin_ns), 1.0);
+  // One product over all parts does as many operations as the products it
+  // replaces. At best it does them at the best recorded rate.
   double product_ns = 0;
   for (RowId op : m_.tree.inside(row)) {
     if (m_.tree.computes(op)) product_ns += growth_.LeastProductNs(op);
   }
+  // Removed ops inside this op are saved already.
   double rest_ns = ns;
   for (auto it = removed_.lower_bound({ops[row].thread, ops[row].begin_ns});
        it != removed_.end() && it->first.first == ops[row].thread &&
@@ -45,6 +50,8 @@ double MergedCalls::LeftOf(RowId row, double calls) const {
     rest_ns -= static_cast<double>(it->second);
   }
   if (product_ns > 0) return std::min(rest_ns, product_ns) / ns;
+  // Other ops still compute for every part. Only the cost of calling them is
+  // saved, at most kOpCallNs.
   const double call_ns = std::clamp<double>(rest_ns, 0, kOpCallNs);
   return std::max(0.0, rest_ns - call_ns * (1 - 1 / calls)) / ns;
 }
@@ -76,6 +83,8 @@ MergedCalls::Sum MergedCalls::Total(const char* change) const {
                                       static_cast<double>(ops_.size()) / steps),
       .edit = std::move(all.edit)};
   if (m_.has_gpu) {
+    // With a GPU, saved host time counts only where the device waits for the
+    // host.
     sum.bound_ns = std::min(sum.bound_ns, m_.MeanNs(Cause::kDispatch) +
                                               m_.MeanNs(Cause::kHostCode));
   }

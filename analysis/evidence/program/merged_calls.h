@@ -1,5 +1,5 @@
-// MergedCalls: what is left of ops that the program calls for one part of its
-// data at a time if one call works on all parts.
+// MergedCalls: what remains of ops that the program calls for one part of its
+// data at a time, if a single call works on all parts instead.
 #pragma once
 
 #include <cstdint>
@@ -13,18 +13,19 @@
 
 namespace stepscope {
 
-// The program's code from the end of one op to the beginning of another; what
-// takes longer than framework code is none of theirs. ns.
+// Returns the time in ns of the framework and the program from the end of one
+// op to the start of another, at most kFrameworkGapNs. Longer pauses contain
+// other work.
 double CodeNs(const Trace& trace, RowId before, RowId after);
 
 class MergedCalls {
  public:
   explicit MergedCalls(const AnalysisContext& context);
 
-  // Adds the op `row`, one of `calls` such calls, and its autograd nodes, with
-  // the engine's time behind them. On a CPU, products become parts of one at
-  // the best rate of any product, and other ops keep what they compute; on a
-  // GPU, launching is what they cost, and one of `calls` remains.
+  // Adds the op `row`, one of `calls` such calls, its autograd nodes, and the
+  // engine's time after these. On a CPU, products become parts of one product
+  // at the best recorded rate, and other ops keep their computing time. On a
+  // GPU, ops cost their launches, and one of `calls` remains.
   void Add(RowId row, double calls);
   // Adds an op that is no longer needed, such as a sum inside a node that is
   // added later.
@@ -32,11 +33,11 @@ class MergedCalls {
   // Adds code of the program around the calls.
   void AddCode(double ns, double calls) { code_ns_ += ns * (1 - 1 / calls); }
 
-  // Per steady step: what the ops take, and the most that the change saves of
-  // them and of the code around them, without the recorder.
+  // Per steady step: the time of the ops, and the most that the change saves of
+  // the ops and of the code around them, as it is without the recorder.
   struct Sum {
     double ns = 0, bound_ns = 0;
-    Edit edit = {};  // of the ops, without the code around them
+    Edit edit = {};  // of the ops, not of the code around them
   };
   Sum Total(const char* change) const;
 

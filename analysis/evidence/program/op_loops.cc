@@ -21,22 +21,24 @@
 namespace stepscope {
 namespace {
 
-// The longest chain that is looked for, in outermost ops.
+// The longest chain to search for, in outermost ops.
 constexpr size_t kLongestPass = 64;
-// Calling an op takes some 5 to 20 us; only what exceeds it is computing.
+// Calling an op takes some 5 to 20 us. Only time beyond this is computing.
 constexpr double kCallingNs = 20'000;
-// Passes of a loop backwards in time, on average. Our own choice: fewer may be
-// chance.
+// The least mean number of passes of a loop that runs backwards in time. Fewer
+// may be chance. Our own choice.
 constexpr int64_t kLeastScan = 4;
 
-// True for ops that pick an element of a tensor, or make a tensor of a number.
+// True for ops that pick an element of a tensor, or make a tensor from a
+// number.
 bool Picks(std::string_view op) {
   return IsAnyOf(op, {"aten::gather", "aten::index", "aten::index_select",
                       "aten::lift_fresh", "aten::narrow", "aten::select",
                       "aten::slice", "aten::unbind"});
 }
 
-// Where ops repeat for known reasons, which other rules judge.
+// Returns the spans in which ops repeat for known reasons, which other rules
+// judge.
 std::vector<Span> KnownSpans(const AnalysisContext& m) {
   std::vector<Span> spans = m.parts.optimizer.spans;
   for (const Span& span : SavingSpans(m.trace, m.steps.thread)) {
@@ -46,7 +48,7 @@ std::vector<Span> KnownSpans(const AnalysisContext& m) {
     const Op& op = m.trace.ops()[row];
     spans.push_back({op.begin_ns, op.end_ns});
   }
-  // Copies out of buckets follow each other while the collectives run.
+  // Copies out of buckets follow each other while collectives run.
   for (const Collective& one : m.collectives) spans.push_back(one.moved);
   const std::vector<Span> loading = LoaderSpans(m.trace, m.steps.thread);
   spans.insert(spans.end(), loading.begin(), loading.end());
@@ -63,7 +65,8 @@ class LoopFinder {
     size_t looked = 0;
     for (const auto& [step, ops] : OutermostOps()) {
       AddLoops(step, ops, found);
-      // A loop runs in every step, or it is not worth a change.
+      // Stop early: a loop that does not run in every step is not worth a
+      // change.
       if (++looked == 2 && found.empty()) break;
     }
     return found;
@@ -89,7 +92,8 @@ class LoopFinder {
     return by_step;
   }
 
-  // Takes the shortest chains first: a chain of two equal ones is no chain.
+  // Searches for the shortest chains first, so that a chain repeated twice is
+  // not taken for one longer chain.
   void AddLoops(size_t step, std::span<const RowId> ops,
                 std::vector<OpLoop>& found) {
     std::vector<bool> taken(ops.size());
@@ -125,7 +129,7 @@ class LoopFinder {
     }
   }
 
-  // `from_ns` is where the op before the loop ends, or the step begins.
+  // `from_ns` is where the op before the loop ends, or else the step starts.
   std::optional<OpLoop> Loop(size_t step, int64_t from_ns,
                              std::span<const RowId> ops, size_t period) {
     OpLoop loop{
@@ -141,8 +145,8 @@ class LoopFinder {
     loop.scans = Scans(picks);
     std::vector<RowId> nodes = m_.backward.Of(m_.steps.thread, loop.forward);
     loop.has_backward = !nodes.empty();
-    // Nodes that run before the loop ends: each pass has a backward pass of its
-    // own, so that the passes cannot be layers of one network.
+    // If nodes run before the loop ends, each pass has its own backward pass,
+    // so the passes cannot be layers of one network.
     const size_t inside = std::erase_if(nodes, [&](RowId node) {
       return OpAt(node).begin_ns < loop.forward.end_ns;
     });
@@ -167,8 +171,9 @@ class LoopFinder {
     return loop;
   }
 
-  // The index of each select, and where each slice begins, pass by pass. `ops`
-  // are without these: they are views.
+  // Returns, for each pass, the index of each select and the start of each
+  // slice. They are searched in the time of the pass, because `ops` does not
+  // contain views.
   std::vector<std::vector<int64_t>> Picked(std::span<const RowId> ops,
                                            size_t period) const {
     std::vector<std::vector<int64_t>> picks;
@@ -182,12 +187,13 @@ class LoopFinder {
     return picks;
   }
 
-  // How many loops backwards in time there are: one more than how often an
-  // index rises, if it falls from pass to pass else.
+  // Returns how many loops run backwards in time here; 0 if none. An index
+  // falls from pass to pass within such a loop, and rises where the next loop
+  // starts.
   static int64_t Scans(const std::vector<std::vector<int64_t>>& picks) {
     if (picks.empty()) return 0;
     std::vector<int64_t> before, fell(picks[0].size()), rose(picks[0].size());
-    int64_t joints = 0;  // where other selects lie between two loops
+    int64_t joints = 0;  // passes whose number of selects differs
     for (size_t i = 1; i < picks.size(); ++i) {
       const std::vector<int64_t>& now = picks[i];
       if (now.size() != fell.size()) {
@@ -207,7 +213,7 @@ class LoopFinder {
     return 0;
   }
 
-  // The selects and slices between two times.
+  // Returns the selects and slices in `span`.
   std::vector<RowId> PickingIn(Span span) const {
     std::vector<RowId> rows;
     for (RowId row : m_.tree.of_thread(m_.steps.thread, span)) {
@@ -219,8 +225,8 @@ class LoopFinder {
     return rows;
   }
 
-  // True if the index of what a layer takes rises from pass to pass: then the
-  // passes are of elements, and no layers of one network.
+  // True if the index of a layer's input rises from pass to pass. The passes
+  // then work on elements and are not layers of one network.
   bool Rises(std::span<const RowId> ops, size_t period,
              const std::vector<std::vector<int64_t>>& picks) const {
     if (picks.empty()) return false;
@@ -244,8 +250,8 @@ class LoopFinder {
     return false;
   }
 
-  // What a loop over tensors begins with: aten::unbind makes one tensor of each
-  // element.
+  // Returns the calls of aten::unbind, with which a loop over a tensor starts.
+  // It makes one tensor of each element.
   std::vector<RowId> Iterated(int64_t from_ns, int64_t to_ns) const {
     std::vector<RowId> found;
     for (RowId row : m_.tree.of_thread(m_.steps.thread, {from_ns, to_ns})) {
@@ -254,7 +260,8 @@ class LoopFinder {
     return found;
   }
 
-  // True if a tensor with an element for each pass is taken apart right before.
+  // True if, right before the loop, a tensor with one element per pass is taken
+  // apart.
   bool IteratesOver(int64_t from_ns, const OpLoop& loop) const {
     return std::ranges::any_of(
         Iterated(from_ns, loop.forward.begin_ns), [&](RowId row) {
@@ -264,9 +271,10 @@ class LoopFinder {
         });
   }
 
-  // True if a layer of a pass takes what is as large as the elements of a
-  // tensor that was taken apart before, for as many passes or more: a pass that
-  // goes another way interrupts the loop.
+  // True if a layer's input is as large as the elements of a tensor that was
+  // taken apart earlier in the step, into at least as many elements as there
+  // are passes. There may be more elements, because a pass with other ops
+  // interrupts the loop.
   bool TakesAnElement(size_t step, std::span<const RowId> pass,
                       const OpLoop& loop) const {
     const int64_t begin_ns = m_.steps.windows[step].host.begin_ns;
@@ -284,8 +292,8 @@ class LoopFinder {
         });
   }
 
-  // True if the optimizer runs in `loop`: then a pass needs the weights that
-  // the one before it made.
+  // True if the optimizer runs in `loop`. Each pass then needs the weights that
+  // the previous pass updated.
   bool Updates(Span loop) const {
     return std::ranges::any_of(m_.parts.optimizer.spans, [&](const Span& span) {
       return span.begin_ns < loop.end_ns && span.end_ns > loop.begin_ns;
@@ -294,8 +302,8 @@ class LoopFinder {
 
   // True if each pass picks an element, reads a value, or multiplies one row or
   // sample, or if the elements of a tensor are added up one by one, as Python's
-  // sum() does. Other chains may be iterations that need each other, as those
-  // of a solver or of a recurrence. Also finds out what the loop does.
+  // sum() does. Other chains may be iterations that depend on each other, as
+  // those of a solver or a recurrence. Also fills in what the loop does.
   bool IsPerElement(int64_t from_ns, OpLoop& loop) const {
     int64_t picked = 0, read = 0;
     for (RowId row : m_.tree.of_thread(m_.steps.thread, loop.forward)) {
@@ -324,20 +332,21 @@ class LoopFinder {
            (loop.chain == "aten::add" && IteratesOver(from_ns, loop));
   }
 
-  // Adds the time of `span`.
+  // Adds the time of `span` to the loop.
   void Measure(RowId thread, Span span, OpLoop& loop) const {
     const std::span<const RowId> rows = m_.tree.of_thread(thread, span);
     const double ns = static_cast<double>(span.length());
     loop.ns += ns;
     loop.events += static_cast<double>(rows.size());
-    // The median of each op: a thread that has to wait for its core takes long
-    // for a single one.
+    // Use the median time of each op, because a thread that waits for its core
+    // makes single ops seem long.
     std::map<NameId, std::vector<double>> ops;
     int64_t part_end_ns = 0;
     for (RowId row : rows) {
-      // The gradient of a part is as large as the whole, zeros for the rest,
-      // and the engine adds up those of all passes. That of the whole is
-      // neither, so what they compute goes with the loop.
+      // The gradient of a part is as large as the whole tensor and otherwise
+      // zero, and the engine adds up those of all passes. One call on the whole
+      // tensor needs neither, so this computing is not counted: it disappears
+      // with the loop.
       if (IsAnyOf(m_.trace.name(OpAt(row).name),
                   {"aten::select_backward", "aten::slice_backward"})) {
         part_end_ns = OpAt(OutermostOf(m_.trace, row)).end_ns;

@@ -9,7 +9,8 @@
 namespace stepscope {
 namespace {
 
-// Ops of one kind that are undisturbed; as for the cost of recording an op.
+// This share of the ops of one kind runs undisturbed. The cost of recording an
+// op is estimated with the same share.
 constexpr double kFastest = 0.1;
 
 }  // namespace
@@ -37,6 +38,8 @@ double SlowedNs(const AnalysisContext& m) {
   std::map<std::pair<NameId, RowId>, std::vector<double>> kinds;
   for (const auto& [row, ns] : computing) {
     const Op& op = m.trace.ops()[row];
+    // Ops with equal arguments share a row of inputs. Group by this row,
+    // because an op with larger tensors would otherwise seem to be slowed down.
     if (op.inputs != kNone) kinds[{op.name, op.inputs}].push_back(ns);
   }
   double slowed = 0;

@@ -1,4 +1,4 @@
-// How much longer ops take than at their best, on a CPU-only run.
+// How much longer ops take than at their best on a CPU-only run.
 #pragma once
 
 #include "context/analysis_context.h"
@@ -6,13 +6,14 @@
 
 namespace stepscope {
 
-// The best rates of the ops that compute in the steady steps. Of a run with a
-// GPU nothing is known. The trace must outlive the result.
+// Returns the best rates of the ops that compute in the steady steps; nothing
+// on a run with a GPU. The trace must outlive the result.
 OpGrowth GrowthOf(const AnalysisContext& context);
 
 // Returns the time in ns per steady step that computing ops take beyond the
-// fastest tenth of the ops with the same name and sizes: what others on its
-// cores may cost it. 0 without shapes, and on a run with a GPU.
+// fastest tenth of the ops with the same name and sizes. This is what other
+// work on the run's cores may cost it. 0 without shapes, and on a run with a
+// GPU.
 double SlowedNs(const AnalysisContext& context);
 
 }  // namespace stepscope

@@ -15,6 +15,8 @@
 namespace stepscope {
 namespace {
 
+// Names as PlainNameOf() returns them, so that each also stands for its
+// in-place variant.
 constexpr std::string_view kElementwise[] = {
     "_to_copy",    "abs",         "add",         "addcdiv",      "addcmul",
     "alias",       "bitwise_and", "bitwise_not", "bitwise_or",   "celu",
@@ -44,6 +46,8 @@ const Argument* ArgumentAt(const Trace& trace, RowId op, size_t index) {
   return index < list.size() ? &list[index] : nullptr;
 }
 
+// Broadcasts sizes as NumPy does: missing leading dimensions and dimensions of
+// 1 are stretched. The op did run, so the sizes are compatible.
 Dims Broadcast(const Dims& a, const Dims& b) {
   Dims made = a.size() < b.size() ? b : a;
   const Dims& other = a.size() < b.size() ? a : b;
@@ -54,9 +58,11 @@ Dims Broadcast(const Dims& a, const Dims& b) {
   return made;
 }
 
-// Of all tensors of an elementwise op.
+// Broadcasts the sizes of all tensors of an elementwise op.
 Dims BroadcastAll(const Trace& trace, RowId op) {
   Dims made;
+  // where, lerp and addcmul take three tensors. Numbers have no sizes, so they
+  // change nothing.
   for (size_t i = 0; i < 3; ++i) {
     made = Broadcast(made, DimsOf(trace, op, i));
   }
@@ -65,11 +71,13 @@ Dims BroadcastAll(const Trace& trace, RowId op) {
 
 std::optional<Dims> ProductDims(const Trace& trace, RowId op,
                                 std::string_view name) {
+  // The first argument of these two ops is the tensor to add.
   const size_t first = name == "addmm" || name == "baddbmm" ? 1 : 0;
   Dims left = DimsOf(trace, op, first);
   const Dims& right = DimsOf(trace, op, first + 1);
   if (left.empty() || right.empty()) return {};
   if (name == "linear") {
+    // The weight of a linear layer is stored as [outputs, inputs].
     left.back() = right.front();
     return left;
   }
@@ -91,6 +99,8 @@ std::optional<Dims> CatDims(const Trace& trace, RowId op) {
   const std::optional<size_t> dim = DimArgument(trace, op, 1, made.size());
   if (!dim) return {};
   for (size_t i = 1; i < list->elements.size(); ++i) {
+    // torch.cat skips an empty one-dimensional tensor, whatever dimensions the
+    // other tensors have.
     if (list->elements[i].dims.size() == made.size()) {
       made[*dim] += list->elements[i].dims[*dim];
     }
@@ -102,6 +112,7 @@ std::optional<Dims> PadDims(const Trace& trace, RowId op) {
   Dims made = DimsOf(trace, op, 0);
   const std::vector<int64_t> pad = ListArgument(trace, op, 1);
   if (made.empty() || pad.empty() || pad.size() > 2 * made.size()) return {};
+  // Two numbers per dimension, starting with the last dimension.
   for (size_t i = 0; i + 1 < pad.size(); i += 2) {
     made[made.size() - 1 - i / 2] += pad[i] + pad[i + 1];
   }
@@ -119,6 +130,7 @@ std::optional<Dims> GatherDims(const Trace& trace, RowId op,
     return looked_up;
   }
   const Dims& index = DimsOf(trace, op, 2);
+  // gather makes one element for each index.
   if (name == "gather") return index;
   const std::optional<size_t> dim = DimArgument(trace, op, 1, made.size());
   if (!dim || index.size() != 1) return {};
@@ -126,11 +138,12 @@ std::optional<Dims> GatherDims(const Trace& trace, RowId op,
   return made;
 }
 
-// Of sum(input, dims, keepdim) and the like.
+// Returns the sizes of the result of sum(input, dims, keepdim) and similar ops.
 std::optional<Dims> ReducedDims(const Trace& trace, RowId op) {
   const Dims& dims = DimsOf(trace, op, 0);
   const auto rank = static_cast<int64_t>(dims.size());
   std::vector<int64_t> over = ListArgument(trace, op, 1);
+  // argmax and some others take a single dimension as a plain number.
   if (over.empty()) {
     const std::optional<int64_t> one = NumberArgument(trace, op, 1);
     if (!one) return {};
@@ -149,6 +162,8 @@ std::optional<Dims> ReducedDims(const Trace& trace, RowId op) {
       reduced.push_back(1);
     }
   }
+  // Return nothing for a scalar, because its empty sizes look like unknown
+  // sizes to callers.
   return reduced.empty() ? std::nullopt : std::optional(std::move(reduced));
 }
 
@@ -182,8 +197,10 @@ const Dims& DimsOf(const Trace& trace, RowId op, size_t index) {
 
 bool TakesDims(const Trace& trace, RowId op, const Dims& dims) {
   const Op& call = trace.ops()[op];
-  if (call.inputs == kNone) {  // as those of its inner ops tell
+  if (call.inputs == kNone) {  // use the arguments of its inner ops
     const std::span<const Op> ops = trace.ops();
+    // The table holds the ops of all threads in time order, so ops of other
+    // threads lie between.
     for (RowId row = op + 1;
          row < ops.size() && ops[row].begin_ns < call.end_ns; ++row) {
       if (ops[row].thread == call.thread && ops[row].inputs != kNone &&
@@ -218,6 +235,7 @@ int64_t TensorsOfSize(const Trace& trace, RowId op, int64_t elements) {
   return count;
 }
 
+// The whole text must be a whole number: "1.5" and "True" are rejected.
 std::optional<int64_t> NumberIn(std::string_view text) {
   int64_t value = 0;
   const auto [end, error] =
@@ -274,6 +292,8 @@ std::optional<SliceRange> SliceArguments(const Trace& trace, RowId op) {
   const std::optional<size_t> dim = DimArgument(trace, op, 1, dims.size());
   if (!dim || dims[*dim] <= 0) return {};
   const int64_t size = dims[*dim];
+  // As in Python, negative positions count from the end, and positions beyond
+  // an end are moved to that end.
   const auto place = [&](std::optional<int64_t> at, int64_t otherwise) {
     if (!at) return otherwise;
     return std::clamp<int64_t>(*at < 0 ? *at + size : *at, 0, size);
@@ -316,6 +336,7 @@ bool IsProduct(std::string_view plain_name) {
 
 size_t WeightArgument(const Trace& trace, RowId op) {
   const std::string_view name = PlainNameOf(trace, op);
+  // aten::addmm takes the bias first.
   const size_t at = name == "addmm" ? 2 : 1;
   const Dims& input = DimsOf(trace, op, at - 1);
   const Dims& weight = DimsOf(trace, op, at);
@@ -345,6 +366,8 @@ std::optional<Dims> ResultDims(const Trace& trace, RowId op) {
                "argsort", "layer_norm", "rms_norm", "cumsum", "flip"})) {
     return known(first);
   }
+  // The second argument is the old state. The result, the new state, has its
+  // sizes.
   if (IsAnyOf(name, {"gru_cell", "rnn_tanh_cell", "rnn_relu_cell"})) {
     return known(DimsOf(trace, op, 1));
   }

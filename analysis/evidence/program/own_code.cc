@@ -19,15 +19,16 @@
 namespace stepscope {
 namespace {
 
-// What the recorder and the framework do at the seams of a step: at the step
-// mark (clocks, counters, /proc), where backward starts (the arguments of
-// loss.backward()) and where it has ended. Programs that do nothing there show
-// up to 0.43 ms at step marks (tests/data/gallery), and with torch.profiler 0.1
-// to 0.5 ms at each seam for 2 to 32 layers (torch 2.11, two busy cores).
+// The longest pause that the recorder and the framework cause at the seams of a
+// step: at the step mark (clocks, counters, /proc), where backward starts (the
+// arguments of loss.backward()), and where it ends. Programs without code of
+// their own there pause up to 0.43 ms at step marks (tests/data/gallery). With
+// torch.profiler the pause is 0.1 to 0.5 ms at each seam for 2 to 32 layers
+// (torch 2.11, two busy cores).
 constexpr int64_t kSeamNs = 500'000;
 
-// One timeline per steady step, of the training thread. For runs with a GPU,
-// of which the context holds none.
+// Returns one timeline of the training thread per steady step. Needed for runs
+// with a GPU, for which the context holds no timelines.
 std::vector<std::vector<Segment>> HostTimelines(const AnalysisContext& m) {
   std::vector<std::vector<Segment>> all(m.steps.windows.size() + 1);
   const Span whole = {m.steps.windows.front().host.begin_ns,
@@ -35,13 +36,13 @@ std::vector<std::vector<Segment>> HostTimelines(const AnalysisContext& m) {
   for (const Segment& segment : Slice(m.host, whole)) {
     all[SteadyStepAt(m.steps, segment.begin_ns)].push_back(segment);
   }
-  all.pop_back();  // of the other steps
+  all.pop_back();  // all other steps
   std::erase_if(all, [](const auto& timeline) { return timeline.empty(); });
   return all;
 }
 
-// Index into the training thread's ops of the first one that begins at
-// `time_ns` or later.
+// Returns the index, among the training thread's ops, of the first op that
+// starts at `time_ns` or later.
 size_t FirstOpFrom(const AnalysisContext& m, int64_t time_ns) {
   const std::span<const RowId> ops = m.tree.of_thread(m.steps.thread);
   const auto from = std::ranges::lower_bound(
@@ -49,8 +50,8 @@ size_t FirstOpFrom(const AnalysisContext& m, int64_t time_ns) {
   return static_cast<size_t>(from - ops.begin());
 }
 
-// The outermost op around the one that begins last before `time_ns`: an inner
-// op says less about the place. kNone if there is none.
+// Returns the outermost op around the last op that starts before `time_ns`,
+// because an inner op says less about the place. kNone if there is none.
 RowId OpBefore(const AnalysisContext& m, int64_t time_ns) {
   const size_t from = FirstOpFrom(m, time_ns);
   if (from == 0) return kNone;
@@ -59,7 +60,8 @@ RowId OpBefore(const AnalysisContext& m, int64_t time_ns) {
   return row;
 }
 
-// The op that begins first from `time_ns` on; kNone if there is none.
+// Returns the first op that starts at `time_ns` or later; kNone if there is
+// none.
 RowId OpAfter(const AnalysisContext& m, int64_t time_ns) {
   const std::span<const RowId> ops = m.tree.of_thread(m.steps.thread);
   const size_t from = FirstOpFrom(m, time_ns);
@@ -75,8 +77,8 @@ bool IsAtStepMark(const AnalysisContext& m, const Segment& pause) {
          windows.back().host.end_ns <= pause.end_ns;
 }
 
-// True for an autograd node, and for the op that makes the first gradient: the
-// only one that backward() runs before the nodes.
+// True for an autograd node, and for the op that makes the first gradient,
+// which is the only op that backward() runs before the nodes.
 bool IsBackward(const AnalysisContext& m, RowId row) {
   if (m.tree.in_backward(row)) return true;
   if (m.trace.name(m.trace.ops()[row].name) != "aten::ones_like") return false;
@@ -84,8 +86,8 @@ bool IsBackward(const AnalysisContext& m, RowId row) {
   return next != kNone && m.tree.in_backward(next);
 }
 
-// True for a pause between forward and backward, or between backward and what
-// follows.
+// True if the pause lies between forward and backward, or between backward and
+// what follows.
 bool IsAtBackward(const AnalysisContext& m, const Segment& pause) {
   const RowId before = OpBefore(m, pause.begin_ns);
   const RowId after = OpAfter(m, pause.end_ns);
@@ -93,8 +95,9 @@ bool IsAtBackward(const AnalysisContext& m, const Segment& pause) {
          IsBackward(m, before) != IsBackward(m, after);
 }
 
-// True for a pause in which the optimizer prepares its update. Other ops may
-// run inside its step as well: that of a closure contains the whole pass.
+// True if the optimizer prepares its update in the pause. Checks the next op,
+// because other ops may also run inside step(): with a closure it contains the
+// whole pass.
 bool IsInOptimizer(const AnalysisContext& m, const Segment& pause) {
   const RowId after = OpAfter(m, pause.end_ns);
   return after != kNone && IsUpdate(m.trace.name(m.trace.ops()[after].name)) &&
@@ -102,8 +105,8 @@ bool IsInOptimizer(const AnalysisContext& m, const Segment& pause) {
              pause.length();
 }
 
-// Where torch.optim runs: zero_grad, which may free gigabytes, and step unless
-// a closure trains inside it.
+// Returns where torch.optim runs: zero_grad(), which may free gigabytes, and
+// step(), unless a closure trains inside it.
 std::vector<Span> OptimizerCalls(const AnalysisContext& m) {
   std::vector<int64_t> training;
   for (RowId row = 0; row < m.trace.ops().size(); ++row) {
@@ -126,8 +129,8 @@ std::vector<Span> OptimizerCalls(const AnalysisContext& m) {
   return Merge(std::move(calls));
 }
 
-// True for a pause that a program without code of its own has as well. `own_ns`
-// of it are outside the calls of the optimizer.
+// True if a program without code of its own would also have this pause.
+// `own_ns` is the part of it outside the optimizer's calls.
 bool MayBeTheFramework(const AnalysisContext& m, const Segment& pause,
                        int64_t own_ns) {
   if (own_ns <= kFrameworkGapNs) return true;
@@ -139,24 +142,24 @@ bool MayBeTheFramework(const AnalysisContext& m, const Segment& pause,
 struct Pause {
   size_t step = 0;  // index of its timeline
   Segment segment = {};
-  double ns = 0;     // outside the calls of the optimizer
-  NameId next = 0;   // the op behind it; 0 if there is none
-  size_t place = 0;  // how many ops of the step are before it
+  double ns = 0;     // outside the optimizer's calls
+  NameId next = 0;   // the op after it; 0 if none
+  size_t place = 0;  // how many ops of the step come before it
 };
 
 // Another program seldom keeps a core for longer than a few time slices of the
-// scheduler, of some 3 to 10 ms.
+// scheduler (some 3 to 10 ms each).
 constexpr int64_t kInterruptionNs = 30'000'000;
 
-// Of the time in front of an op, what the median step must have; else a few
-// long pauses make up most of it.
+// If the median step pauses before an op for less than this share of the mean,
+// a few long pauses make up most of the time there.
 constexpr double kLeastOfMean = 0.5;
 
-// Where a few steps have most of the time in front of an op, shortens the
-// pauses so that they add up to what the median step has, and drops those of
-// which most steps have none. A program that runs the same code in each step
-// pauses at the same ops for about as long; another one that takes the core
-// interrupts it anywhere.
+// If a few steps have most of the time before an op, shortens the pauses there
+// so that they add up to the median step's time, and drops them if most steps
+// have none. A program that runs the same code in each step pauses before the
+// same ops for about as long. Another program that takes the core interrupts it
+// anywhere.
 void TakeMedians(size_t steps, std::vector<Pause>& pauses, OwnCode& code) {
   std::map<NameId, std::vector<double>> by_next;  // each by step
   for (const Pause& pause : pauses) {
@@ -186,7 +189,7 @@ void TakeMedians(size_t steps, std::vector<Pause>& pauses, OwnCode& code) {
     }
     pause.ns *= share;
   }
-  // At the same place in some steps, it is the program: a stall.
+  // If some steps pause at the same place, the program causes it: a stall.
   if (3 * static_cast<int64_t>(places.size()) < 2 * code.interruptions) {
     code.interrupted_ns = 0;
     code.interruptions = 0;

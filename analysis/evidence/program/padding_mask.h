@@ -1,4 +1,4 @@
-// PaddingMask(): masks that show that the samples of a batch are padded.
+// PaddingMask(): finds masks which show that the samples of a batch are padded.
 #pragma once
 
 #include <algorithm>
@@ -11,9 +11,9 @@
 
 namespace stepscope {
 
-// The mask that `op`, of the forward pass, takes if it masks elements of a
-// batch that are the same for all features or queries of a sample: [batch, 1,
-// 1, length]. Else not known().
+// Returns the mask that the forward op `op` takes, if it masks elements of a
+// batch and is the same for all features or queries of a sample: [batch, 1, 1,
+// length]. Otherwise the result is not known().
 inline TensorShape PaddingMask(const AnalysisContext& context, RowId op) {
   const std::string_view name =
       context.trace.name(context.trace.ops()[op].name);

@@ -1,5 +1,5 @@
-// PlainName: an ATen op's name without its namespace and the underscore of the
-// in-place variant: "mul" for "aten::mul_".
+// PlainName(): an ATen op's name without its namespace and without the
+// underscore of in-place ops: "mul" for "aten::mul_".
 #pragma once
 
 #include <string_view>

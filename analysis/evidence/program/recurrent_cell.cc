@@ -12,7 +12,7 @@
 namespace stepscope {
 namespace {
 
-// True if aten::cat joins the state, of sizes `state`, with something else to
+// True if aten::cat joins the state, of sizes `state`, and something else into
 // rows of `width`.
 bool Joins(const Trace& trace, RowId cat, const std::vector<int64_t>& state,
            int64_t width) {
@@ -31,8 +31,9 @@ bool Joins(const Trace& trace, RowId cat, const std::vector<int64_t>& state,
   return has_state && whole == width && list.elements.size() >= 2;
 }
 
-// True if an op of `chain` adds a tensor of sizes `dims` to another one, or
-// joins the state and the input of `product`, where the state is `width` wide.
+// True if an op of `chain` adds the product's result to another tensor of the
+// same sizes, or joins the state and the input to make the operand of
+// `product`. The state is `width` wide.
 bool MeetsTheInput(const Trace& trace, std::span<const RowId> chain,
                    const MatmulShape& product, int64_t width) {
   return std::ranges::any_of(chain, [&](RowId row) {
@@ -56,6 +57,8 @@ bool FeedsItself(const Trace& trace, std::span<const RowId> chain) {
     }
     const MatmulShape product = CostOf(trace, row).matmul;
     if (product.m <= 0) continue;
+    // A plain RNN, a GRU and an LSTM: one product computes all gates side by
+    // side.
     for (int64_t gates : {1, 3, 4}) {
       if (product.n % gates == 0 &&
           MeetsTheInput(trace, chain, product, product.n / gates)) {

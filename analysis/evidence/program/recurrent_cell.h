@@ -1,4 +1,5 @@
-// FeedsItself(): whether a chain of ops is one position of a recurrent network.
+// FeedsItself(): decides whether a chain of ops is one position of a recurrent
+// network.
 #pragma once
 
 #include <stepscope/trace.h>
@@ -7,11 +8,11 @@
 
 namespace stepscope {
 
-// True if the sizes of `chain`, rows of trace.ops(), show that its result has
-// the size of a tensor it needs: a product keeps the width of the state, or
-// makes 3 or 4 gates of it, and its result is added to another tensor of its
-// size, or the input and the state were joined to its operand. False where
-// sizes were not recorded.
+// True if the sizes of `chain`, rows of trace.ops(), show that the result has
+// the size of a tensor that the chain needs. A product must keep the width of
+// the state, or compute 3 or 4 gates from it. Its result must be added to
+// another tensor of the same size, or its operand must join the input and the
+// state. False if sizes were not recorded.
 bool FeedsItself(const Trace& trace, std::span<const RowId> chain);
 
 }  // namespace stepscope

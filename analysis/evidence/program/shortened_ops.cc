@@ -12,8 +12,8 @@ namespace {
 
 using ByThread = std::map<RowId, std::vector<ShortenedOp>>;
 
-// The ops of steady steps that lie in no other one, by thread and in time
-// order.
+// Returns the ops of steady steps that lie in no other op of the list, by
+// thread and in time order.
 ByThread Outermost(const AnalysisContext& context,
                    std::vector<ShortenedOp> list) {
   const std::span<const Op> ops = context.trace.ops();
@@ -21,13 +21,15 @@ ByThread Outermost(const AnalysisContext& context,
     return ops[one.op].thread == kNone ||
            !InSteadyStep(context.steps, ops[one.op].begin_ns);
   });
+  // If ops start at the same time, the outer one has the lower row.
   std::ranges::sort(list, {}, [&](const ShortenedOp& one) {
     return std::tuple(ops[one.op].thread, ops[one.op].begin_ns, one.op);
   });
   ByThread by_thread;
   for (const ShortenedOp& one : list) {
     std::vector<ShortenedOp>& kept = by_thread[ops[one.op].thread];
-    // Times may be rounded, so that neighbours overlap by a little.
+    // Compare ends only, because rounded times may make neighbours overlap
+    // slightly.
     if (!kept.empty() && ops[one.op].end_ns <= ops[kept.back().op].end_ns) {
       continue;
     }
@@ -36,7 +38,8 @@ ByThread Outermost(const AnalysisContext& context,
   return by_thread;
 }
 
-// The op of the list in which `call` was made; nullptr if there is none.
+// Returns the op of the list in which `call` was made; nullptr if there is
+// none.
 const ShortenedOp* OpAround(const AnalysisContext& context,
                             const ByThread& by_thread,
                             const RuntimeCall& call) {
@@ -72,7 +75,7 @@ ShortenedOps ShortenOps(const AnalysisContext& context,
                                 .span = {op.begin_ns, op.end_ns},
                                 .keep_ns = one.left * ns,
                                 .change = change});
-      // With a GPU it is the device's time that counts, below.
+      // With a GPU, the device's time counts instead (below).
       if (!context.has_gpu) count(ns, one.left);
     }
   }

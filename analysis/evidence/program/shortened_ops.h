@@ -1,5 +1,5 @@
-// ShortenOps(): the edit that shortens or removes single ops with the kernels
-// that they launch.
+// ShortenOps(): makes the edit that shortens or removes single ops and the
+// kernels that they launch.
 #pragma once
 
 #include <stepscope/trace.h>
@@ -18,15 +18,14 @@ struct ShortenedOp {
 
 struct ShortenedOps {
   Edit edit;
-  // Per steady step: the time of the ops, and what the change saves of it. Of
-  // the device on a run with a GPU, else of the training thread.
+  // Per steady step: the time of the ops, and how much of it the change saves.
+  // Device time on a run with a GPU, otherwise time of the training thread.
   double ns = 0;
   double saved_ns = 0;
 };
 
-// `change` says what the edit is, as HostCut::change. An op inside another one
-// of the list is left out. Ops may come in any order; those of steps that are
-// not steady are left out.
+// `change` describes the edit (HostCut::change). Ops may come in any order. Ops
+// inside another op of the list, and ops outside steady steps, are left out.
 ShortenedOps ShortenOps(const AnalysisContext& context,
                         std::vector<ShortenedOp> ops, const char* change);
 

@@ -23,6 +23,8 @@ bool TakesDoubles(const Trace& trace, RowId op) {
 }
 
 RowId DoubleConvolutionAround(const Trace& trace, RowId op) {
+  // aten::conv2d calls aten::convolution, and so on. Take the outermost op, so
+  // that the operations count once.
   RowId found = kNone;
   for (; op != kNone; op = trace.ops()[op].parent) {
     const std::string_view name = trace.name(trace.ops()[op].name);
@@ -51,6 +53,8 @@ DoubleLstms FindDoubleLstms(const AnalysisContext& m) {
           flops += std::max(0.0, CostOf(m.trace, in).flops);
       }
       const std::vector<RowId> behind = m.backward.Of(op);
+      // Backward computes two products per forward product: one gradient per
+      // factor.
       found.flops += flops * (behind.empty() ? 1 : 3);
       for (RowId node : behind) {
         const Op& part = m.trace.ops()[node];
@@ -59,6 +63,7 @@ DoubleLstms FindDoubleLstms(const AnalysisContext& m) {
       }
     }
   }
+  // Include the engine's work between the nodes of a layer.
   for (const Span& span : MergeAcross(std::move(nodes), kFrameworkGapNs)) {
     found.spans.push_back(span);
   }

@@ -1,6 +1,6 @@
-// Layers that take more than twice the time in double precision on a CPU,
-// because oneDNN has them in 32 and 16 bits only: convolutions, for which a
-// plain loop runs, and LSTMs, for which each time step calls ops of its own.
+// Layers that take more than twice as long in double precision on a CPU,
+// because oneDNN supports them in 32 and 16 bits only: convolutions, which then
+// run in a plain loop, and LSTMs, which then call ops for each time step.
 // Source: ATen's use_mkldnn() conditions (Convolution.cpp, RNN.cpp).
 #pragma once
 
@@ -13,21 +13,21 @@
 
 namespace stepscope {
 
-// True if the op takes a tensor of doubles. Weights to draw by are summed up,
-// and with more than 2^24 of them float32 loses some: aten::multinomial does
-// not count.
+// True if the op takes a tensor of doubles. aten::multinomial does not count:
+// it sums up the weights to draw by, and with more than 2^24 weights float32
+// loses some of them.
 bool TakesDoubles(const Trace& trace, RowId op);
 
-// The outermost convolution in double precision around `op`, forward or
-// backward, which may be `op` itself; else kNone.
+// Returns the outermost convolution in double precision, forward or backward,
+// around `op` (possibly `op` itself); kNone if there is none.
 RowId DoubleConvolutionAround(const Trace& trace, RowId op);
 
-// LSTM layers in double precision with their backward passes.
+// LSTM layers in double precision, with their backward passes.
 struct DoubleLstms {
   std::vector<Span> spans;  // on the training thread, merged
   // Per steady step.
   double ns = 0;
-  double events = 0;  // ops inside
+  double events = 0;  // ops inside the spans
   double flops = 0;   // of their products
 };
 DoubleLstms FindDoubleLstms(const AnalysisContext& context);

@@ -23,8 +23,8 @@
 namespace stepscope {
 namespace {
 
-// Ops that summarise a tensor, or look for values in it. Names of ATen (torch
-// 2.x), without "_foreach_" and "linalg_".
+// Ops that summarise a tensor or search it for values. ATen names (torch 2.x),
+// without "_foreach_" and "linalg_".
 constexpr auto kStatistics = std::to_array<std::string_view>(
     {"_linalg_eigh", "_linalg_svd",    "_unique2",      "all",
      "allclose",     "amax",           "amin",          "aminmax",
@@ -40,8 +40,8 @@ constexpr auto kStatistics = std::to_array<std::string_view>(
      "svdvals",      "topk",           "unique_dim",    "var",
      "var_mean",     "vector_norm"});
 
-// Ops that one value is made of, such as the mean of a comparison with the
-// largest element. Our own choice.
+// How many such ops may lead to a single value that is read, such as the mean
+// of a comparison with the largest element. Our own choice.
 constexpr int64_t kReadTogether = 4;
 
 bool IsStatistics(std::string_view op) {
@@ -52,21 +52,21 @@ bool IsStatistics(std::string_view op) {
   return std::ranges::find(kStatistics, name) != kStatistics.end();
 }
 
-// An update of a list of tensors in place.
+// True for an in-place update of a list of tensors.
 bool IsGrouped(std::string_view op) {
   return op.ends_with("_") &&
          (op.starts_with("aten::_foreach_") || op.starts_with("aten::_fused_"));
 }
 
-// True where a program reads values: .item(), .tolist(), .numpy().
+// True for ops with which a program reads values: .item(), .tolist(), .numpy().
 bool Reads(std::string_view op) {
   return op == "aten::_local_scalar_dense" || op == "aten::resolve_neg";
 }
 
 using Sizes = std::vector<int64_t>;
 
-// The sizes of the parameters, as those of their gradients. Numbers and
-// parameters of one element prove nothing.
+// Returns the sizes of the parameters, taken from their gradients. Leaves out
+// scalars and parameters with one element, whose sizes prove nothing.
 std::set<Sizes> SizesOfParameters(const AnalysisContext& m) {
   std::set<Sizes> sizes;
   for (RowId row = 0; row < m.trace.ops().size(); ++row) {
@@ -77,7 +77,7 @@ std::set<Sizes> SizesOfParameters(const AnalysisContext& m) {
   return sizes;
 }
 
-// By the bytes of their storage.
+// Maps the number of bytes of each size, stored in float32, to the size.
 std::map<int64_t, Sizes> BytesOf(const std::set<Sizes>& sizes) {
   std::map<int64_t, Sizes> bytes;
   for (const Sizes& one : sizes) {
@@ -86,7 +86,7 @@ std::map<int64_t, Sizes> BytesOf(const std::set<Sizes>& sizes) {
   return bytes;
 }
 
-// Ops of the training thread that other rules judge.
+// Returns the times of the training thread that other rules judge.
 std::vector<Span> JudgedElsewhere(const AnalysisContext& m) {
   std::vector<Span> spans = LoaderSpans(m.trace, m.steps.thread);
   const auto add = [&](const std::vector<Span>& more) {
@@ -117,13 +117,15 @@ class Finder {
   WorkBetweenSteps Find() {
     const std::span<const RowId> rows = m_.tree.of_thread(m_.steps.thread);
     for (size_t i = 0; i < rows.size();) {
+      // Take one outermost op with all ops inside it.
       size_t next = i + 1;
       bool is_model = IsOfModel(rows[i]), reads = Reads(NameOf(rows[i]));
       for (; next < rows.size() && OpAt(rows[next]).parent != kNone; ++next) {
         is_model |= IsOfModel(rows[next]);
         reads |= Reads(NameOf(rows[next]));
       }
-      // An op that records autograd nodes raises the number of the next one.
+      // An op that records autograd nodes raises the sequence number of the
+      // next op.
       const bool makes_node =
           next < rows.size() && OpAt(rows[i]).sequence >= 0 &&
           OpAt(rows[next]).sequence > OpAt(rows[i]).sequence;
@@ -155,8 +157,8 @@ class Finder {
            ClassOfOp(name) == KernelClass::kAttention;
   }
 
-  // The sizes of a parameter that `one` has as well, be it by its bytes; else
-  // nullptr.
+  // Returns the parameter size that `one` matches, by its sizes or, for a
+  // storage, by its bytes; nullptr if there is none.
   const Sizes* ParameterLike(const Argument& one) const {
     if (const auto same = sizes_.find(one.dims); same != sizes_.end()) {
       return &*same;
@@ -166,7 +168,7 @@ class Finder {
     return same == bytes_.end() ? nullptr : &same->second;
   }
 
-  // True for bytes in a row: copy.deepcopy() copies storages.
+  // True for a flat tensor of bytes: copy.deepcopy() copies storages.
   bool IsStorage(const Argument& one) const {
     return one.dims.size() == 1 && m_.trace.name(one.type) == "unsigned char";
   }
@@ -191,7 +193,8 @@ class Finder {
         });
   }
 
-  // An outermost op. It, or one inside it, is the model's, or reads a value.
+  // Processes an outermost op. is_model, reads: the op, or one inside it,
+  // belongs to the model, or reads a value.
   void Take(RowId row, bool is_model, bool reads) {
     const Op& op = OpAt(row);
     if (Covers(m_.parts.optimizer.spans, op.begin_ns)) {
@@ -232,14 +235,15 @@ class Finder {
     open_.push_back(one);
   }
 
-  // A pass of the model begins in step `next`, or the recording ends.
+  // Called when a pass of the model starts in step `next`, or the recording
+  // ends.
   void Close(size_t next) {
     bool in_pass = false;
     for (const OpBetweenSteps& one : open_) {
       const bool may_prepare = one.step == next ||
                                one.step != open_.front().step ||
                                !m_.steps.step_source.empty();
-      // The pass may begin with ops that are no products.
+      // The pass may have started earlier, with ops that are no products.
       in_pass |= may_prepare && nodes_.contains(one.row);
       if (in_pass || (may_prepare && !TakesWeights(one.row))) continue;
       if (!std::ranges::binary_search(m_.steps.steady, one.step)) continue;
@@ -250,7 +254,8 @@ class Finder {
     nodes_.clear();
   }
 
-  // A batch may happen to have the size of a weight; it never has two.
+  // Drops findings if the ops take few different sizes of parameters: a batch
+  // may happen to have the size of one weight, but not of two.
   void DropFewSizes() {
     std::set<Sizes> seen;
     for (const OpBetweenSteps& one : found_.ops) {
@@ -278,8 +283,8 @@ class Finder {
     }
   }
 
-  // Whoever logs values reads them. Statistics of anything but weights, unread,
-  // may be a part of the next batch.
+  // A program that logs values reads them. So unread statistics of anything but
+  // weights may be part of the next batch.
   void DropUnreadStatistics() {
     std::map<size_t, int64_t> statistics;
     for (const OpBetweenSteps& one : found_.ops) {
@@ -304,7 +309,7 @@ class Finder {
   std::set<RowId> prepare_;          // ops that may prepare the next pass
   WorkBetweenSteps found_;
   std::vector<OpBetweenSteps> open_;  // since the last update
-  std::set<RowId> nodes_;             // of these, ops that autograd records
+  std::set<RowId> nodes_;             // ops of open_ that autograd records
   bool after_update_ = false;
 };
 
@@ -315,8 +320,8 @@ WorkBetweenSteps FindWorkBetweenSteps(const AnalysisContext& context) {
   return Finder(context).Find();
 }
 
-// Updates are bound by memory, not by arithmetic. lerp_ reads the parameter and
-// its average, and writes the average.
+// Memory, not arithmetic, limits updates. lerp_ reads the parameter and its
+// average, and writes the average: three tensors.
 double LeftInOnePass(const AnalysisContext& context,
                      const std::vector<OpBetweenSteps>& ops) {
   constexpr double kTensors = 3;
@@ -346,7 +351,7 @@ double LeftInOnePass(const AnalysisContext& context,
     }
   }
   if (moved <= 0 || once <= 0) return 1;
-  // The host's time shows no pace where a GPU computes.
+  // If a GPU computes, host time does not show the pace.
   return std::min(1.0, context.has_gpu
                            ? once / moved
                            : once * MedianPace(std::move(paces)) / ns);

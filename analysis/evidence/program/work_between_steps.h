@@ -1,6 +1,6 @@
 // FindWorkBetweenSteps(): ops that the training thread runs between the
-// optimizer's step and the next forward pass, such as statistics of the
-// weights, or a moving average of them.
+// optimizer's step and the next forward pass, such as statistics of the weights
+// or a moving average of them.
 #pragma once
 
 #include <stepscope/trace.h>
@@ -15,7 +15,7 @@
 namespace stepscope {
 
 enum class BetweenSteps : uint8_t {
-  kStatistics,  // histograms, norms, minima, of weights or with values read
+  kStatistics,  // histograms, norms, ... of weights, or with values read
   kWeights,     // ops on tensors of the parameters' shapes, one at a time
   kCopies,      // copies of storages as large as the parameters', as
                 // copy.deepcopy() makes them
@@ -27,9 +27,11 @@ struct OpBetweenSteps {
   RowId row = kNone;
   size_t step = 0;  // index into Steps::windows
   BetweenSteps kind = BetweenSteps::kOther;
-  // A view or the like of a tensor of a parameter's shape; kind is kOther.
+  // True for a view (or similar) of a tensor of a parameter's shape. kind is
+  // kOther.
   bool views_weights = false;
-  // The op, and the framework's code before it if another such op precedes.
+  // The op, plus the framework's code before it if another such op comes right
+  // before.
   Span span = {};
 };
 
@@ -38,18 +40,20 @@ struct WorkBetweenSteps {
   double updated_steps = 0;  // steady steps in which the optimizer steps
 };
 
-// Only what no other rule judges: loading, validation, saving, collectives,
-// zeroing of gradients and the loss scale are left out, as are foreach and
-// fused updates, which cost what they must. After the end of a step's window,
-// or if a forward pass follows inside it, ops may prepare that pass; there, and
-// where steps are not marked, only those on weights count. Ops work on weights
-// if sizes were recorded, and theirs include most sizes of parameters, at least
-// two. REQUIRES: a range marks the optimizer's step.
+// Returns only ops that no other rule judges. Loading, validation, saving,
+// collectives, zeroing of gradients and the loss scale are left out. So are
+// foreach and fused updates, which cost no more than necessary.
+//
+// Ops after the end of a step's window, or followed by a forward pass inside
+// it, may prepare that pass. Among these, and if steps are not marked, only ops
+// on weights count. Ops are known to work on weights if sizes were recorded and
+// the ops take most sizes of parameters, at least two. REQUIRES: a range marks
+// the optimizer's step.
 WorkBetweenSteps FindWorkBetweenSteps(const AnalysisContext& context);
 
-// What remains of the time of `ops`, all kWeights, if each parameter is updated
-// in one pass in place (lerp_), at the pace of the recorded ops: 0 to 1. 1 if
-// sizes were not recorded.
+// Returns the share (0 to 1) of the time of `ops`, all kWeights, that remains
+// if each parameter is updated in a single in-place pass (lerp_) at the pace of
+// the recorded ops. 1 if sizes were not recorded.
 double LeftInOnePass(const AnalysisContext& context,
                      const std::vector<OpBetweenSteps>& ops);
 

@@ -18,13 +18,13 @@
 namespace stepscope {
 namespace {
 
-// Scaling, masks of all kinds and dropout take at most a dozen ops; further
-// away, a product has nothing to do with the softmax.
+// Scaling, all kinds of masks and dropout take at most a dozen ops. A product
+// further away has nothing to do with the softmax.
 constexpr size_t kMostBetween = 16;
 
-// What scaled_dot_product_attention does to scores: scaling, adding or applying
-// a mask, which some programs make on the spot, casts and dropout (an
-// aten::dropout that calls nothing is switched off).
+// What scaled_dot_product_attention can also do to scores: scale them, add or
+// apply a mask (which some programs make on the spot), cast them, and drop
+// elements. An aten::dropout that calls nothing is switched off.
 constexpr auto kBetween = std::to_array<std::string_view>(
     {"add",           "all",         "any",        "arange",  "bitwise_and",
      "bitwise_not",   "bitwise_or",  "cat",        "clamp",   "clone",
@@ -35,14 +35,14 @@ constexpr auto kBetween = std::to_array<std::string_view>(
      "scalar_tensor", "sub",         "tril",       "type_as", "triu",
      "where",         "zero"});
 
-// What the names of ops mean here, by NameId.
+// What ops are for in attention, by NameId.
 enum class Role : uint8_t {
   kOther,
   kProduct,
   kSoftmax,
   kBetween,
   kDropout,
-  kProjection  // of the values, if they are made when they are needed
+  kProjection  // makes the values, in programs that make them late
 };
 
 std::vector<Role> RolesOf(const Trace& trace) {
@@ -65,14 +65,15 @@ std::vector<Role> RolesOf(const Trace& trace) {
   return roles;
 }
 
-// The outermost op that is `row` or around it makes a layer of it.
+// True if `row` is part of a linear layer, judged by the outermost op around
+// it.
 bool IsOfLayer(const Trace& trace, RowId row) {
   return IsAnyOf(
       PlainName(trace.name(trace.ops()[OutermostOf(trace, row)].name)),
       {"linear", "addmm"});
 }
 
-// The ancestor of `row` whose caller is `caller`.
+// Returns the ancestor of `row` that `caller` called.
 RowId CallBelow(const Trace& trace, RowId row, RowId caller) {
   while (row != kNone && trace.ops()[row].parent != caller) {
     if (trace.ops()[row].parent == kNone) break;
@@ -81,7 +82,7 @@ RowId CallBelow(const Trace& trace, RowId row, RowId caller) {
   return row;
 }
 
-// The innermost op around both; kNone if there is none.
+// Returns the innermost op around both; kNone if there is none.
 RowId CommonCaller(const Trace& trace, RowId a, RowId b) {
   for (RowId one = trace.ops()[a].parent; one != kNone;
        one = trace.ops()[one].parent) {
@@ -93,8 +94,8 @@ RowId CommonCaller(const Trace& trace, RowId a, RowId b) {
   return kNone;
 }
 
-// False if sizes were recorded and show that the products do not make and use
-// what softmax works on.
+// False if recorded sizes show that the first product does not make the input
+// of the softmax, or that the second does not use its result.
 bool SizesFit(const Trace& trace, const WrittenAttention& one) {
   const TensorShape in = TensorArgument(trace, one.softmax, 0);
   const MatmulShape scores = CostOf(trace, one.scores).matmul;
@@ -107,7 +108,8 @@ bool SizesFit(const Trace& trace, const WrittenAttention& one) {
          values.batch * values.m * values.k == ElementsOf(in);
 }
 
-// A mask with a gradient was broadcast over the scores: its gradient is summed.
+// True if the node sums up a gradient: then a mask with a gradient was
+// broadcast over the scores.
 bool TrainsTheMask(const AnalysisContext& m, RowId node) {
   const auto name_of = [&](RowId row) {
     return m.trace.name(m.trace.ops()[row].name);
@@ -118,8 +120,9 @@ bool TrainsTheMask(const AnalysisContext& m, RowId node) {
          });
 }
 
-// True if `row` applies one mask of [length, length] to all heads and samples:
-// it hides what comes later. Masks of padding differ from sample to sample.
+// True if `row` applies the same mask of [length, length] to all heads and
+// samples, which hides later positions. Padding masks differ from sample to
+// sample.
 bool MasksTheFuture(const Trace& trace, RowId row, int64_t length) {
   const RowId inputs = trace.ops()[row].inputs;
   if (inputs == kNone || !IsAnyOf(PlainName(trace.name(trace.ops()[row].name)),
@@ -134,7 +137,7 @@ bool MasksTheFuture(const Trace& trace, RowId row, int64_t length) {
       });
 }
 
-// Nodes of views, which cost nothing worth counting.
+// True for nodes of views, whose cost is negligible.
 bool IsLayoutNode(std::string_view name) {
   for (std::string_view part :
        {"View", "Expand", "Transpose", "Permute", "Reshape", "TBackward",
@@ -154,8 +157,8 @@ class AttentionFinder {
     for (RowId row : context_.tree.of_thread(thread)) {
       if (context_.tree.computes(row) && !context_.tree.in_backward(row) &&
           !context_.tree.traits(row).bookkeeping) {
-        // An op that was interrupted looks as if it computed beside those that
-        // it calls.
+        // An op that was interrupted looks as if it computed besides calling
+        // ops. Drop it.
         while (!leaves.empty() && RoleOf(leaves.back()) == Role::kOther &&
                Calls(leaves.back(), row)) {
           leaves.pop_back();
@@ -187,7 +190,7 @@ class AttentionFinder {
 
   Role RoleOf(RowId row) const { return roles_[trace_.ops()[row].name]; }
 
-  // Finds the products around the softmax at `i`.
+  // Finds the two products around the softmax at `i`, and the ops between them.
   bool Surround(std::span<const RowId> leaves, size_t i,
                 WrittenAttention& one) const {
     size_t first = i, last = i;
@@ -210,8 +213,9 @@ class AttentionFinder {
     const RowId caller = CommonCaller(trace_, one.scores, one.values);
     for (size_t k = first + 1; k < last; ++k) {
       RowId call = CallBelow(trace_, leaves[k], caller);
-      // Copies inside the call of a product prepare its operands; of the
-      // second one, also the weights, as to cast them.
+      // Copies inside a product's call prepare its operands. In the second
+      // product, they may also convert the attention weights, for example to
+      // cast them.
       if (call == CallBelow(trace_, one.values, caller) &&
           TensorArgument(trace_, leaves[k], 0).dims ==
               TensorArgument(trace_, one.softmax, 0).dims) {
@@ -235,9 +239,9 @@ class AttentionFinder {
     return true;
   }
 
-  // A batched product; or, for a single head of a single sample, one of two
-  // matrices, neither of them a layer's weight, with as many scores for each
-  // position as there are positions.
+  // True for a batched product. For a single head of a single sample, also true
+  // for a product of two matrices that is not part of a linear layer and has as
+  // many scores per position as there are positions.
   bool IsProduct(RowId row, RowId softmax) const {
     if (RoleOf(row) != Role::kProjection) return RoleOf(row) == Role::kProduct;
     const TensorShape in = TensorArgument(trace_, softmax, 0);
@@ -256,8 +260,8 @@ class AttentionFinder {
   }
 
   // True if an op between the products adds a tensor of the scores' full size
-  // that has a gradient: a bias of relative positions, for which no fused
-  // kernel makes one. Then both operands of the sum do.
+  // that has a gradient. That is a bias of relative positions, for which no
+  // fused kernel computes a gradient. Both operands then have the same sizes.
   bool AddsTrainedBias(const WrittenAttention& one) const {
     return std::ranges::any_of(one.between, [&](RowId row) {
       const Op& op = trace_.ops()[row];
@@ -272,7 +276,8 @@ class AttentionFinder {
     });
   }
 
-  // False if the backward pass shows that the mask is trained.
+  // Adds the backward nodes. Returns false if they show that the mask is
+  // trained.
   bool AddBackward(WrittenAttention& one) const {
     if (AddsTrainedBias(one)) return false;
     const Op& first = trace_.ops()[one.scores];
@@ -287,7 +292,7 @@ class AttentionFinder {
           std::ranges::find(of_products, node) != of_products.end()) {
         one.backward_products.push_back(node);
       } else if (Contains(name, "mmBackward") || Contains(name, "MmBackward")) {
-        continue;  // of a projection
+        continue;  // belongs to a projection
       } else if (TrainsTheMask(context_, node)) {
         return false;
       } else if (!IsLayoutNode(name)) {
@@ -308,7 +313,8 @@ class AttentionFinder {
     one.dims = in.dims;
     if (!in.known()) return;
     one.score_bytes = static_cast<double>(BytesOf(trace_, in));
-    // A single head of a single sample has a mask of its own.
+    // With a single head and sample, a mask of this size may belong to that
+    // sample.
     const int64_t length = in.dims.back();
     one.causal = ElementsOf(in) > length * length &&
                  std::ranges::any_of(one.between, [&](RowId row) {

@@ -11,11 +11,12 @@
 namespace stepscope {
 namespace {
 
-// Fewer may be a few tensors that are logged.
+// Fewer reads may be a few tensors that are logged.
 constexpr int64_t kLeastReads = 4;
 
-// Shorter pauses are those of the program between ops, and of the recorder at
-// step marks (up to 0.5 ms, as in own_code.cc). Writing 1 MiB takes as long.
+// Shorter pauses may belong to the program's code between ops, or to the
+// recorder at step marks (up to 0.5 ms, as in own_code.cc). Writing 1 MiB also
+// takes about that long.
 constexpr int64_t kLeastPauseNs = 500'000;
 
 double OwnCodeNs(const AnalysisContext& m, Span span) {
@@ -34,6 +35,7 @@ std::vector<StateRead> FindStateReads(const AnalysisContext& m) {
   std::vector<StateRead> found;
   if (m.steps.thread == kNone) return found;
   const int64_t least =
+      // A program that saves a model reads all of its parameters.
       std::max(kLeastReads, static_cast<int64_t>(m.usual.parameters));
   std::optional<StateRead> open;
   const auto close = [&](int64_t end_ns) {
@@ -48,6 +50,7 @@ std::vector<StateRead> FindStateReads(const AnalysisContext& m) {
     const Op& op = m.trace.ops()[row];
     if (op.parent != kNone) continue;
     const std::string_view name = m.trace.name(op.name);
+    // Module.state_dict() calls detach() on each parameter and buffer.
     const bool reads = name == "aten::detach" && !m.tree.in_backward(row);
     if (!open && !reads) continue;
     const size_t step = SteadyStepAt(m.steps, op.begin_ns);
@@ -55,7 +58,7 @@ std::vector<StateRead> FindStateReads(const AnalysisContext& m) {
       close(m.steps.windows[open->step].host.end_ns);
     }
     if (!reads || step == m.steps.windows.size()) {
-      // Weights that are copied on go into another network.
+      // If the weights are then copied, they go into another network.
       if (ReadsTensor(name)) open.reset();
       close(op.begin_ns);
       continue;

@@ -35,18 +35,19 @@ struct TextOptions {
 // blanks. Never fails; any thread.
 std::string ToText(const Report& report, const TextOptions& options);
 
-// The lines about the whole run alone; empty where too few steps were timed.
-// Never fails; any thread.
+// Only the lines about the whole run; empty if too few steps were timed. Never
+// fails; any thread.
 std::string ToText(const WholeRun& run, const TextOptions& options);
 
-// One line about a run that goes on, of which `steps` have ended: the usual
-// step and what stalls take. Empty where too few steps were timed. Never fails;
-// any thread.
+// Returns one line about a run that is still going on, after `steps` steps: the
+// usual step time, and the share of the time that slow steps take. Empty if too
+// few steps were timed. Never fails; any thread.
 std::string StatusText(const WholeRun& run, int64_t steps);
 
-// What step `number` of a recording did in the time beyond the other steps: a
-// range or a cause that explains half of it. Empty if the step is not 1.2 times
-// as long as the others. Never fails; any thread.
+// Says why step `number` of a recording was slow: names the range or cause that
+// explains at least half of its time beyond the mean of the other steps, or
+// says that there is none. Empty if the step took less than 1.2 times that
+// mean. Never fails; any thread.
 std::string SlowStepInWords(const Trace& trace, const Report& report,
                             int64_t number);
 
@@ -58,8 +59,8 @@ std::string ToJson(const Report& report);
 // Never fails; any thread.
 std::string ToMarkdown(const Report& report);
 
-// Findings and the critical path as rows that the exporters draw beside the
-// events. A finding without a span concerns the whole recording: its
+// Returns findings and the critical path as rows that the exporters draw next
+// to the events. A finding without a span concerns the whole recording: its
 // annotation has begin_ns == end_ns. Never fails; any thread.
 std::vector<Annotation> ToAnnotations(const Report& report);
 

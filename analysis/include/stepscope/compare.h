@@ -30,11 +30,11 @@ struct StepSpread {
   double min_ms = 0;
   double max_ms = 0;
   int64_t batch_size = -1;  // samples per step; -1 if the loader is unknown
-  double recording_ms = 0;  // of mean_ms, what recording cost; 0 if unknown
-  bool recording_estimated = false;  // that cost was not measured
+  double recording_ms = 0;  // part of mean_ms that recording cost; 0: unknown
+  bool recording_estimated = false;  // recording_ms was not measured
 };
 
-// What one change was predicted to gain by itself, per step.
+// The predicted gain per step of one change by itself.
 struct PredictedPart {
   std::string id;  // of its finding
   GainKind kind = GainKind::kNone;
@@ -50,8 +50,9 @@ struct Comparison {
   // The batch sizes differ, and the times of the second Trace are normalised
   // to the batch size of the first.
   bool batch_normalised = false;
-  // Batch size of the first Trace / that of the second one. Multiplied by it,
-  // times of the second Trace are normalised to the batch size of the first.
+  // Batch size of the first Trace / batch size of the second. Times of the
+  // second Trace multiplied by this are normalised to the batch size of the
+  // first.
   double batch_scale = 1;
   bool significant = false;  // the interval of `measured` excludes 0
 
@@ -61,8 +62,8 @@ struct Comparison {
   std::vector<std::string> resolved_findings;
   std::vector<std::string> remaining_findings;
   std::vector<std::string> new_findings;
-  // Gains in the first Trace of which less than half is left in the second:
-  // their advice counts as followed, too.
+  // Findings whose gain in the second Trace is less than half of their gain in
+  // the first: their advice counts as followed, too.
   std::vector<std::string> reduced_findings;
   // Settings that differ, advised or not: "2 intra-op threads".
   std::vector<std::string> changed_settings;
@@ -71,13 +72,13 @@ struct Comparison {
   // predicted. Never more than the step.
   GainKind predicted_kind = GainKind::kNone;
   Gain predicted;
-  // If `predicted` is a bound and of several findings: what they gain, which
-  // may add up to more.
+  // If `predicted` is a bound for several findings: the gain of each one. They
+  // may add up to more than `predicted`.
   std::vector<PredictedPart> predicted_parts;
 
-  // As recorded, not multiplied by `batch_scale`.
-  // All causes; operators by self time and kernels that differ by at least
-  // 0.5 % of the step. Largest difference first, at most 200 rows each.
+  // Times as recorded, not multiplied by `batch_scale`. `causes` has all
+  // causes; `ops` (by self time) and `kernels` have those that differ by at
+  // least 0.5 % of the step. Largest difference first, at most 200 rows each.
   std::vector<ComparedTime> causes, ops, kernels;
   // The same by module: self time of its device work, or of its operators
   // where there is no device. Empty unless both Traces have modules.
@@ -86,11 +87,11 @@ struct Comparison {
   // Traces, 0 to 1: the smaller of the two Traces' shares. A small share means
   // two different programs. -1 without operators.
   double shared_ops_frac = -1;
-  // Why the Traces may be of two programs, in clauses; empty if nothing says
-  // so.
+  // Why the Traces may be of different programs or machines, as clauses; empty
+  // if nothing suggests it.
   std::string doubt;
-  // Which Trace lost events and how, a clause; empty if none did. Then findings
-  // are not compared, and nothing is predicted.
+  // Which Trace lost events and how, as a clause; empty if neither did. If a
+  // Trace lost events, findings are not compared and nothing is predicted.
   std::string incomplete;
   std::string why_not;  // why steps cannot be compared; empty if they can
 };

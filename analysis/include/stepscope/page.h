@@ -1,5 +1,5 @@
 // A page: one HTML file that shows a Report, or a Comparison, in any browser.
-// It holds all that it needs and requests nothing from anywhere.
+// The file is self-contained: it never requests anything.
 //
 //   PageDetails details;
 //   const Report report = Analyze(trace, &details);
@@ -29,7 +29,7 @@ struct PageLane {
   std::vector<PageBlock> blocks;  // in time order, simplified for drawing
 };
 
-// One step, drawn. Of a recording without steps: the whole recording.
+// One drawn step; in a recording without steps, the whole recording.
 struct PageStep {
   int64_t number = -1;
   int64_t begin_ns = 0;
@@ -45,7 +45,7 @@ struct PageExample {
 };
 
 // All calls of one kernel. Times, counts and amounts in this and the next two
-// are per steady step; without steps, totals over the recording.
+// structs are per steady step; without steps, totals over the recording.
 struct PageKernel {
   std::string name;
   std::string kind;       // "matmul", "elementwise", ...
@@ -57,8 +57,8 @@ struct PageKernel {
   double occupancy_frac = -1;  // mean over its time; -1 unknown
   double flops_per_s = -1;     // over the calls whose work is known; -1: none
   double bytes_per_s = -1;
-  // Share of the device's peak that it reaches, 0 to 1: the larger of the two
-  // rates, each of its peak; -1 if unknown.
+  // Share of the device's peak that the kernel reaches, 0 to 1: in arithmetic
+  // or in memory traffic, whichever is larger; -1 if unknown.
   double roofline_frac = -1;
 };
 
@@ -82,7 +82,7 @@ struct PageCollective {
 // What tensors use on one device during the step with the highest peak.
 struct PageMemory {
   struct Owner {
-    std::string op;  // that allocated it; empty: no operator
+    std::string op;  // the operator that allocated it; empty if there is none
     int64_t bytes = 0;
     int64_t blocks = 0;
   };
@@ -91,10 +91,10 @@ struct PageMemory {
   double length_us = 0;
   double peak_us = 0;
   int64_t peak_bytes = 0;
-  std::vector<double> time_us;  // of the curve, since the step's begin
-  std::vector<int64_t> bytes;   // from that time on
+  std::vector<double> time_us;  // points of the curve, since the step's start
+  std::vector<int64_t> bytes;   // in use from each point on
   std::vector<Owner> owners;    // live at the peak, the largest first
-  int64_t older_bytes = 0;      // of the peak, allocated before the recording
+  int64_t older_bytes = 0;  // part of the peak allocated before the recording
 };
 
 // The driver's and the allocator's figures of one device. -1: not in a sample.
@@ -119,8 +119,8 @@ struct PageDevice {
 struct PageHost {
   int64_t step = -1;
   double process_cores = -1;         // CPU time of the process / length
-  double training_thread_frac = -1;  // of the step on a core
-  double run_delay_frac = -1;        // of the step ready, without a core
+  double training_thread_frac = -1;  // share of the step on a core
+  double run_delay_frac = -1;  // share of the step ready to run without a core
   double loader_cores = -1;
   double read_bytes_per_s = -1;
 };
@@ -132,10 +132,10 @@ struct PageLoader {
   int64_t batch_size = -1;
 };
 
-// What a page shows of a Trace beside its Report: drawings, and tables that no
-// other report has. Bounded: its size does not grow with that of the Trace.
+// What a page shows of a Trace besides its Report: drawings, and tables that no
+// other report has. The size is bounded, however large the Trace is.
 struct PageDetails {
-  int32_t rank = -1;  // of several ranks, the one that is shown
+  int32_t rank = -1;  // the rank that is shown, if there are several
   std::vector<std::string> names = {""};
   std::vector<PageStep> steps;  // a typical one first, then those of examples
   std::vector<PageExample> examples;
@@ -143,9 +143,9 @@ struct PageDetails {
   bool peaks_exact = false;
   std::vector<PageKernel> kernels;  // at most 60, the longest time first
   int64_t kernel_count = 0;         // different kernels
-  double kernels_ms = 0;            // of all of them
-  double eligible_ms = 0;           // of those that suit Tensor Cores
-  double tensor_cores_ms = 0;       // of these, of those that run on them
+  double kernels_ms = 0;            // time of all kernels
+  double eligible_ms = 0;           // time of those that suit Tensor Cores
+  double tensor_cores_ms = 0;       // the part of eligible_ms on Tensor Cores
   std::vector<PageCopy> copies;
   std::vector<PageCollective> collectives;  // at most 60
   std::vector<PageMemory> memory;           // by device
@@ -154,14 +154,14 @@ struct PageDetails {
   std::vector<PageLoader> loaders;
 };
 
-// Analyze(), and what a page needs beside the report. Never fails; any number
-// of threads.
+// Like Analyze(trace), and fills `details` with what a page needs besides the
+// report. Never fails; any number of threads.
 Report Analyze(const Trace& trace, PageDetails* details);
 
-// The page: at most 600 KB, and 4.4 KB more for each further rank; valid UTF-8,
-// and safe to open whatever the names in the Trace are: texts are data of the
-// page, never markup. Long texts are cut. Deterministic. Never fail; any
-// thread.
+// Returns the page as valid UTF-8: at most 600 KB, plus 4.4 KB for each further
+// rank. It is safe to open whatever the names in the Trace are, because texts
+// are data of the page, never markup. Long texts are cut. Deterministic. Never
+// fails; any thread.
 std::string ToHtml(const Report& report, const PageDetails& details);
 std::string ToHtml(const Comparison& comparison);
 

@@ -22,26 +22,26 @@ struct RankCollective {
   uint64_t group = 0;   // hash of process group, kind, and whether the data are
                         // integers
   int32_t ordinal = 0;  // its position among those of this step and group
-  // It ends on all ranks at the same time (all-reduce, all-gather,
-  // reduce-scatter, all-to-all).
+  // True for the kinds that end on all ranks at the same time (all-reduce,
+  // all-gather, reduce-scatter, all-to-all).
   bool ends_together = false;
   RowId kernel = kNone;  // of kernels(); kNone on a CPU-only run
   int64_t begin_ns = 0;  // on this rank's clock
   int64_t end_ns = 0;
-  int64_t exposed_ns = 0;  // its time during which nothing computes
+  int64_t exposed_ns = 0;  // the part of its time in which nothing computes
   int64_t bytes = -1;      // of its buffer; -1 unknown
-  // How long before `begin_ns` this rank had its data ready: until then an
-  // earlier collective had the stream.
+  // For how long before `begin_ns` this rank had its data ready while an
+  // earlier collective occupied the stream.
   int64_t queued_ns = 0;
-  // How long before `end_ns` this rank had nothing left to do but to wait for
-  // it; 0 if it never waited.
+  // For how long before `end_ns` this rank had nothing left to do but wait for
+  // the collective; 0 if it never waited.
   int64_t stalled_ns = 0;
 };
 
 // The collectives of one kind in one group of ranks.
 struct GroupTraffic {
   uint64_t group = 0;     // as in RankCollective
-  std::string name = {};  // of the process group; "" unknown, like the others
+  std::string name = {};  // of the process group; "": unknown, here and below
   std::string description = {};  // "default_pg", "mesh_tp"
   std::string members = {};      // its ranks as recorded, "[0, 1]"
   int32_t size = -1;
@@ -49,16 +49,16 @@ struct GroupTraffic {
   bool is_integer = false;
   bool shards = false;    // of a program that shards its parameters
   double bus_factor = 0;  // bytes over the slowest link per byte of the buffer
-  // In the steady steps.
+  // Counts over the steady steps.
   int64_t count = 0;
   int64_t gradients = 0;  // all-reduces of gradients
   int64_t sent = 0;       // messages sent, of point-to-point
   int64_t received = 0;
 };
 
-// What a digest keeps at most; the report's lists have limits of their own
-// (stepscope/report.h). 20,000 collectives are those of ten steps that run
-// 2,000 each; more of them are cut by whole steps, from the end, and a Loss
+// Limits of a digest. (The report's lists have their own limits, see
+// stepscope/report.h.) 20,000 collectives are enough for ten steps with 2,000
+// each. Beyond that, whole steps are dropped from the end, and a Loss
 // "collectives-cut" says so.
 inline constexpr size_t kMostRankCollectives = 20'000;
 inline constexpr size_t kMostRankSteps = 1'000;
@@ -84,11 +84,11 @@ struct RankDigest {
 
 struct PageDetails;
 
-// Never fails. Threads: any number of calls may share one const Trace.
-// `details`, if not null, receives what a page shows of this rank
-// (stepscope/page.h). The largest part of a digest is report.path_slices, which
-// only the drawings of that rank need: clear it to keep the digests of many
-// ranks.
+// Analyses `trace` and returns what AnalyzeRanks() needs of it. `details`, if
+// not null, receives what a page shows of this rank (stepscope/page.h). The
+// largest part of a digest is report.path_slices, which only the drawings of
+// that rank need: clear it to keep the digests of many ranks. Never fails.
+// Threads: any number of calls may share one const Trace.
 RankDigest DigestRank(const Trace& trace, PageDetails* details = nullptr);
 
 // One collective on the ranks that took part.
@@ -97,22 +97,22 @@ struct SharedCollective {
   std::vector<std::pair<size_t, size_t>> members;
 };
 
-// The collectives that at least two ranks recorded, where all ranks of their
-// group agree on how many there were in that step. Any thread.
+// Returns the collectives that at least two ranks recorded, except where the
+// ranks of a group disagree on how many there were in the step. Any thread.
 std::vector<SharedCollective> SharedCollectives(
     const std::vector<RankDigest>& ranks);
 
-// The report of the whole run: times are means over the ranks, each finding
-// appears once. Never fails: if the ranks cannot be compared (a file does not
-// name its rank, two files name the same one, no collective was recorded on two
-// ranks), Report::ranks.why_not says why and of Report::ranks only the rows are
-// filled, and the groups and pipelines if only the collectives are missing. An
-// empty report without ranks. Any thread.
+// Returns the report of the whole run: times are means over the ranks, and each
+// finding appears once. Empty if `ranks` is empty. Never fails: if the ranks
+// cannot be compared (a file does not name its rank, two files name the same
+// rank, or no collective was recorded on two ranks), Report::ranks.why_not says
+// why, and Report::ranks has only its rows. If only shared collectives are
+// missing, it also has the groups and pipelines. Any thread.
 Report AnalyzeRanks(const std::vector<RankDigest>& ranks);
 
-// Adds to the report of a job a Loss "missing-rank" for the ranks that are not
-// in it: rank -> why, in words that continue "rank 3": "does not record". Ranks
-// with the same reason share a Loss. Any thread.
+// Adds a Loss "missing-rank" to the report of a job for the ranks that it
+// lacks. `missing` maps a rank to the reason, in words that continue "rank 3":
+// "does not record". Ranks with the same reason share a Loss. Any thread.
 void NameMissingRanks(const std::map<int32_t, std::string>& missing,
                       Report& report);
 

@@ -23,7 +23,7 @@ namespace stepscope {
 enum class FindingStatus : uint8_t { kOk, kWarning, kError };
 
 // Gain relative to the step: critical from 25 %, high from 10 %, medium from
-// 3 %, low from 1 %. A bound counts half.
+// 3 %, low from 1 %. For an upper bound, half of it counts.
 enum class FindingSeverity : uint8_t { kNote, kLow, kMedium, kHigh, kCritical };
 
 // How sure the rule is of the cause. kProven: the events show it. kStrong: it
@@ -39,8 +39,9 @@ struct Gain {
   double expected_ms = 0;
   double low_ms = 0;
   double high_ms = 0;
-  // Pairs of runs, before and after such a change, that the range comes from.
-  // 0: none are known, and the range is the model's own, a rough one.
+  // The number of pairs of runs, measured before and after such a change, that
+  // the range is derived from. 0: no pairs are known, and the range is a rough
+  // estimate by the model.
   int64_t pairs = 0;
 };
 
@@ -81,11 +82,11 @@ struct Finding {
   std::string assumption;         // what the gain assumes
   std::string fix_cpp;
   std::string fix_python;
-  std::vector<Setting> settings;  // the fix as settings; empty if it is none
+  std::vector<Setting> settings;  // the fix as settings; empty if it has none
   std::string wrong_if;           // what would prove the finding wrong
   std::string reference;          // guide and section
-  // Share of the host waits that the change removes during which the device ran
-  // only collectives, 0 to 1; 0 also where replay accounts for it.
+  // Of the host waits that the change removes, the share (0 to 1) in which the
+  // device ran only collectives; 0 also if replay already accounts for them.
   double collectives_frac = 0;
   // The findings that this one supersedes, half a sentence each:
   // "launch-bound, predicted 3.20 ms by itself".
@@ -101,16 +102,16 @@ struct SkippedRule {
   bool elsewhere = false;
 };
 
-// A cause that takes at least 5 % of the step or 10 % of the critical path, and
-// the findings about it, or the reason why there are none.
+// A cause that takes at least 5 % of the step or 10 % of the critical path,
+// with the findings about it or the reason why there are none.
 struct CauseAnswer {
   std::string cause = {};             // a key of time_split_ms
   double ms = 0;                      // per step
   double path_ms = 0;                 // on the critical path, per step
   std::vector<std::string> ids = {};  // findings above note about it, by gain
   std::vector<std::string> looked = {};  // rules about it that found no change
-  // Why no change is offered for it, or for most of it. Empty if the findings
-  // could save at least half of it.
+  // Why no change is offered for the cause, or for most of its time. Empty if
+  // the findings could save at least half of that time.
   std::string why = {};
 };
 
@@ -125,8 +126,8 @@ struct Plan {
   std::vector<Setting> settings;     // the same for programs
   double step_before_ms = 0;         // the unchanged replay
   double step_after_ms = 0;          // with all changes
-  // The step after each of `ids`, the changes before it included; the last is
-  // step_after_ms.
+  // The step time after each of `ids`, together with the changes before it; the
+  // last one is step_after_ms.
   std::vector<double> after_each_ms = {};
   double low_ms = 0;  // likely range of step_after_ms
   double high_ms = 0;
@@ -151,12 +152,13 @@ struct TopOp {
 struct PlaceTime {
   std::string name;             // "layer1.0.conv1"; "train.py:88 in step"
   std::string class_name = {};  // of a module: "Conv2d"
-  // Self: without the modules inside a module. A line has no other.
-  double self_ms_per_step = 0;  // of the host's threads, in operators
+  // Self time leaves out the modules inside a module. For a line, self and
+  // total are the same.
+  double self_ms_per_step = 0;  // host time inside operators, all threads
   double total_ms_per_step = 0;
   double gpu_self_ms_per_step = 0;  // of the device work they launch
   double gpu_total_ms_per_step = 0;
-  // Of the module's forward pass; of a line: operators that it calls.
+  // For a module, calls of its forward pass; for a line, of operators.
   double calls_per_step = 0;
 };
 
@@ -192,13 +194,14 @@ struct StepStats {
   std::string step_source;
   double all_mean_ms = 0;  // over all steps but warm-up: those with validation
                            // or checkpoints included
-  // mean_ms without what recording costs; gains of CPU-only runs refer to it. 0
-  // if that cost is not known. Estimated where `cost_estimated`, else measured
-  // by the recorder.
+  // mean_ms without the cost of recording, which gains refer to; 0 if that cost
+  // is not known. The cost is estimated if `cost_estimated`, else measured by
+  // the recorder.
   double unprofiled_ms = 0;
   bool cost_estimated = false;
-  // Findings that gain less are notes: 1 % of the step, or two standard errors
-  // of its mean, at least 0.1 ms. Of several ranks, the mean.
+  // Findings that gain less than this are notes: 1 % of the step, or two
+  // standard errors of its mean if that is more, and at least 0.1 ms. With
+  // several ranks, the mean over the ranks.
   double smallest_gain_ms = 0;
 };
 
@@ -218,9 +221,9 @@ struct StepTimes {
 // Whether the unchanged replay reproduces the recording. If not, gains are
 // bounds or missing.
 struct ReplayCheck {
-  int64_t steps = 0;         // steady steps replayed; of many, only a part
+  int64_t steps = 0;         // steady steps replayed; not all of a long run
   double no_edit_error = 0;  // (replayed - measured) / measured step
-  // The same with all device activities shrunk to nothing, against the host's
+  // The error of a replay without any device time, compared with the host's
   // time without waits; 0 for CPU-only runs.
   double limit_error = 0;
   bool valid = false;
@@ -237,20 +240,20 @@ struct RankRow {
   double busy_ms = 0;        // compute on its device, or on its training thread
   double exposed_ms = 0;     // collectives not covered by compute
   double waiting_ms = 0;  // the part of exposed_ms until the last rank arrives
-  double late_ms = 0;     // arrival behind the median rank, summed over a step
+  double late_ms = 0;     // arrival after the median rank, summed over a step
   double host_ms = -1;    // host time without waits; -1 unknown
   double loading_ms = 0;  // data loading on the training thread
   int64_t last = 0;       // skewed collectives at which this rank was last
   double clock_offset_us = 0;  // subtracted from its clock to align the ranks
   std::string host = {};       // its machine; "" unknown
-  // Of its GPU, mean over the recording; -1 if not recorded.
+  // Clock of its GPU, mean over the recording; -1 if not recorded.
   double sm_clock_mhz = -1;
   double kernels = 0;  // per step, without collectives
-  int32_t stage = -1;  // of its pipeline, from 0; -1: it has none
+  int32_t stage = -1;  // its stage in a pipeline, from 0; -1: in no pipeline
   std::map<std::string, double> time_split_ms = {};  // by cause
 };
 
-// What one rank waits for another that arrives last at their collectives.
+// How long one rank waits for another that arrives last at their collectives.
 struct RankWait {
   int32_t rank = -1;
   int32_t waits_for = -1;
@@ -259,7 +262,7 @@ struct RankWait {
 
 // The collectives of one group of ranks (a communicator).
 struct RankGroupRow {
-  std::vector<int32_t> ranks = {};  // that were recorded, ascending
+  std::vector<int32_t> ranks = {};  // the recorded ones, ascending
   std::string name = {};            // as recorded; "" unknown
   std::string description = {};
   int32_t size = -1;  // ranks in the group; -1 unknown
@@ -270,35 +273,36 @@ struct RankGroupRow {
   // Per step, means over `ranks`.
   double collectives = 0;
   double total_ms = 0;    // of the collectives, waits included
-  double exposed_ms = 0;  // of that, while nothing computes
-  double waiting_ms = 0;  // of that, until its last rank arrives
-  double bytes = 0;       // of those whose size is known
+  double exposed_ms = 0;  // the part of total_ms while nothing computes
+  double waiting_ms = 0;  // the part of exposed_ms until the last rank arrives
+  double bytes = 0;       // of the collectives whose size is known
   // Bus bandwidth as nccl-tests define it, over the collectives of 1 MiB or
   // more, from the arrival of the last rank; 0 unknown.
   double gb_per_s = 0;
-  int32_t last_rank = -1;  // that arrives last most often; -1: none
-  int64_t last = 0;        // how often
+  int32_t last_rank = -1;  // the rank that arrives last most often; -1: none
+  int64_t last = 0;        // how often it does
   int64_t hosts = 0;       // machines of `ranks`; 0 unknown
-  // Of a group on several machines: the collectives at which its ranks arrive
-  // apart; the machine whose ranks it then waits for more often than chance
-  // explains, and how often. "" none.
+  // Only for a group on several machines. `skewed`: the collectives at which
+  // its ranks arrive apart. `late_host`: the machine whose ranks are then the
+  // last more often than chance explains; "" if there is none.
+  // `late_host_last`: how often they are.
   int64_t skewed = 0;
   std::string late_host = {};
   int64_t late_host_last = 0;
 };
 
-// A machine of a job that runs on several.
+// A machine of a job that runs on several machines.
 struct MachineRow {
   std::string host = {};
   std::vector<int32_t> ranks = {};  // ascending
-  // What a rank of another machine waits for its ranks, per step.
+  // How long a rank of another machine waits for this one's ranks, per step.
   double waited_for_ms = 0;
-  // Of the collectives with other machines at which ranks arrive apart: all,
-  // and those at which its ranks are waited for.
+  // `skewed` counts the collectives with other machines at which ranks arrive
+  // apart; `last` those of them at which a rank of this machine is the last.
   int64_t skewed = 0;
   int64_t last = 0;
-  bool recurs = false;  // more often than chance explains
-  // Bus bandwidths as in RankGroupRow, of the collectives of its ranks alone
+  bool recurs = false;  // it is the last more often than chance explains
+  // Bus bandwidths as in RankGroupRow: of the collectives among its own ranks,
   // and of those with other machines; 0 unknown.
   double inside_gb_per_s = 0;
   double across_gb_per_s = 0;
@@ -308,11 +312,10 @@ struct MachineRow {
 struct PipelineStage {
   int32_t rank = -1;
   double busy_ms = 0;     // compute
-  double waiting_ms = 0;  // messages of its neighbours, with no compute beside
+  double waiting_ms = 0;  // waits for neighbours' messages without computing
 };
 
-// A pipeline: ranks that pass activations to each other, in order of the
-// stages.
+// A pipeline: ranks that pass activations to each other. Sorted by stage.
 struct PipelineRow {
   std::vector<PipelineStage> stages = {};
   double micro_batches = 0;  // per step; 0 unknown
@@ -323,9 +326,10 @@ struct PipelineRow {
   double ideal_frac = 0;
 };
 
-// The run if one rank (or the ranks of one machine) took as long as the median
-// of the others, or, if its batches are larger than theirs, if all had equal
-// ones: all ranks replayed together, from the first to the last common step.
+// A prediction for the run if one rank (or the ranks of one machine) took only
+// as long as the median of the others. If that rank's batches are larger than
+// theirs, the prediction is for equal batches on all ranks. All ranks are
+// replayed together, from the first to the last common step.
 struct MendedRank {
   int32_t rank = -1;
   bool balanced = false;  // its batches are larger
@@ -333,11 +337,12 @@ struct MendedRank {
   double after_ms = 0;
   double low_ms = 0;  // likely range of after_ms
   double high_ms = 0;
-  int32_t next_rank = -1;  // that is waited for most then; -1: none
+  int32_t next_rank = -1;  // the rank waited for most after that; -1: none
 };
 
-// The ranks of one run, compared. A collective ends on all ranks at once: the
-// ends align the clocks, the begins then show who waits for whom.
+// The ranks of one run, compared. A collective ends on all ranks at once, so
+// its ends align the ranks' clocks, and its starts then show who waits for
+// whom.
 struct RankComparison {
   std::vector<RankRow> rows;     // by rank; empty in the report of one rank
   bool has_gpu = false;          // some rank recorded activities of a GPU
@@ -358,11 +363,11 @@ struct RankComparison {
   std::vector<RankWait> waits;         // at most 1000, the longest first
   std::vector<RankGroupRow> groups;    // at most 1000, longest exposed first
   std::vector<PipelineRow> pipelines;  // at most 1000
-  // The one that is waited for most first; empty for a single machine, or where
-  // the recordings do not name them.
+  // The machine that is waited for most comes first. Empty for a single
+  // machine, or if the recordings do not name machines.
   std::vector<MachineRow> machines;
-  // Of the rank that most waiting is for. Rank -1 if nobody waits or the ranks
-  // cannot be replayed together; then `why_not_mended` says why.
+  // For the rank that is waited for most. Its rank is -1 if nobody waits, or if
+  // the ranks cannot be replayed together; then `why_not_mended` says why.
   MendedRank mended;
   std::string why_not_mended;
   std::string why_not;  // why ranks cannot be compared; empty if they can
@@ -371,8 +376,8 @@ struct RankComparison {
 struct Report {
   RunInfo run;
   bool has_gpu = false;  // GPU activities were recorded
-  // A device beside NVIDIA's and AMD's that computes, but whose work is not in
-  // the trace ("MTIA"); empty if there is no sign of one.
+  // A device other than NVIDIA and AMD GPUs that computes, but whose work is
+  // not in the trace ("MTIA"); empty if there is no sign of one.
   std::string accelerator;
   int64_t devices_used = 0;  // devices with activities, of run.devices
   StepStats steps;
@@ -391,8 +396,8 @@ struct Report {
   std::vector<StepTimes> step_times;  // in time order, at most 1000
   std::vector<MemorySummary> memory;  // peaks by step, then device
   ReplayCheck replay;
-  // About the recording itself first, then by gain, then without gain, then
-  // notes.
+  // Findings about the recording itself come first, then those with a gain (the
+  // largest first), then those without, then notes.
   std::vector<Finding> findings;
   // Rules that ran and found nothing, unless `coverage` has them.
   std::vector<std::string> clean;

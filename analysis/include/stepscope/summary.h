@@ -22,14 +22,14 @@ struct DeviceSummary {
   int64_t kernel_sum_ns = 0;   // overlaps count more than once
   int64_t kernel_busy_ns = 0;  // kernels alone
   int64_t busy_ns = 0;         // kernels, copies and memsets
-  int64_t span_ns = 0;         // first begin to last end
+  int64_t span_ns = 0;         // first start to last end
   int64_t collectives = 0;     // kernels of collectives, included above
   int64_t collective_sum_ns = 0;
   int64_t collective_busy_ns = 0;
   int64_t exposed_ns = 0;  // collectives while no other kernel runs
 };
 
-// Marked steps. Without any, all members are empty or 0.
+// The marked steps. If no steps are marked, all members are empty or 0.
 struct StepSummary {
   std::vector<int64_t> numbers;  // in time order
   int64_t total_ns = 0;
@@ -60,9 +60,10 @@ struct MemorySummary {
   // The op that allocated last before the peak; empty if the peak was held
   // since before the step.
   std::string op;
-  // Only memory that was allocated during the recording counts: the trace has no
-  // totals, or they are those of a CPU, which LibTorch counts from the start of
-  // the recording on. Parameters and optimizer state are usually older.
+  // True if only memory that was allocated during the recording counts, because
+  // the trace has no totals or the device is the CPU, whose totals LibTorch
+  // counts from the start of the recording. Parameters and optimizer state were
+  // usually allocated earlier and are then missing.
   bool is_counted = false;
 };
 

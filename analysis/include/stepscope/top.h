@@ -16,8 +16,8 @@ namespace stepscope {
 struct TopRow {
   std::string name;
   std::string shape;  // only with TopOptions::by_shape; else empty
-  // Of a compiled kernel and of the op that launches it, where recorded: the
-  // file with the generated code, and the parameters of its first call.
+  // For a compiled kernel and the op that launches it, if recorded: the file
+  // with the generated code, and the parameters of the first call.
   std::string code_file;
   std::string code_parameters;
   int64_t calls = 0;
@@ -32,7 +32,7 @@ struct TopRow {
   int64_t device_total_ns = 0;
   int64_t device_self_ns = 0;
   int64_t bytes = 0;      // copies and memsets; unknown sizes count 0
-  double share_frac = 0;  // of the table's self time, 0 to 1
+  double share_frac = 0;  // share of the table's self time, 0 to 1
 };
 
 enum class TopOrder : uint8_t { kSelf, kTotal, kCalls, kDevice };
@@ -49,7 +49,7 @@ struct TopTable {
   std::string name;          // "ops", "ranges", "calls", "kernels", "copies"
   bool has_device = false;   // the device_* members are set
   bool has_bytes = false;    // `bytes` is set
-  int64_t self_ns = 0;       // of all rows, also of those beyond the limit
+  int64_t self_ns = 0;       // of all rows, including those beyond the limit
   size_t row_count = 0;      // likewise
   std::vector<TopRow> rows;  // largest first, by TopOptions::order
 };

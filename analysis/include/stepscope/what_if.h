@@ -34,14 +34,15 @@ class WhatIf {
   // replay does not reproduce it); empty if predictions are possible.
   const std::string& why_not() const;
 
-  // The gain of `change` in ms per step, negative for a loss, 0 if nothing
-  // changes. Where `change` sets the batch size, the gain is normalised to the
-  // recorded batch size. With a GPU, a setting other than `workers` is what the
-  // finding that advises it changes.
+  // Returns the gain of `change` in ms per step, negative for a loss, 0 if
+  // nothing changes. If `change` sets the batch size, the gain is normalised to
+  // the recorded batch size. With a GPU, a setting other than `workers` stands
+  // for the edit of the finding that advises it.
   //
-  // nullopt if replay cannot express part of `change`: an unknown setting, one
-  // that affects only steps that are not replayed, a finding that the report
-  // does not have or whose gain is only a bound; also where why_not() is set.
+  // Returns nullopt if replay cannot express part of `change`: an unknown
+  // setting, a setting that affects only steps that are not replayed, a finding
+  // that the report does not have, or one whose gain is only a bound. Also if
+  // why_not() is not empty.
   std::optional<Gain> Predict(const Change& change) const;
 
  private:

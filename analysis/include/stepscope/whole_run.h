@@ -1,6 +1,6 @@
-// WholeRun: what the times of all steps say about a run, although no window
-// recorded most of them: how long a step takes with every collector off, and
-// which stalls recur.
+// WholeRun: what the times of all steps of a run show, most of which no window
+// recorded: how long a step takes with every collector off, and which stalls
+// recur.
 #pragma once
 
 #include <stepscope/run_times.h>
@@ -17,16 +17,16 @@ struct RunStall {
   int64_t count = 0;  // of steps
   int64_t first_step = -1;
   int64_t last_step = -1;
-  // kEvery: every `period_steps`th step. kSteps, kSeconds: the distance in
-  // steps, or that in seconds, varies by less than half. kIrregular: it does
-  // not recur in any rhythm.
+  // kEvery: every `period_steps`th step. kSteps, kSeconds: the standard
+  // deviation of the distances in steps, or in seconds, is less than half of
+  // their mean. kIrregular: the stalls have no rhythm.
   enum class Rhythm : uint8_t { kEvery, kSteps, kSeconds, kIrregular };
   Rhythm rhythm = Rhythm::kIrregular;
-  double period_steps = 0;  // mean distance of two
+  double period_steps = 0;  // mean distance between neighbouring stalls
   double period_s = 0;
-  double extra_ms = 0;  // beyond the usual step, median
-  double frac = 0;      // of the time of all steps
-  // What the one of them that was recorded did, in words; "" if none was.
+  double extra_ms = 0;  // time beyond the usual step, median over the stalls
+  double frac = 0;      // share of the time of all steps
+  // What a recorded step of this kind did, in words; "" if none was recorded.
   std::string cause = {};
   int64_t cause_step = -1;
 };
@@ -42,10 +42,11 @@ struct WholeRun {
   std::vector<RunStall> stalls = {};  // recurring or not, the largest first
 };
 
-// Sorts the slow steps of a run into kinds. First those at an exact distance:
-// at least three steps of similar excess, which chance would not line up in one
-// run of a hundred. The rest by size; at least five at distances that vary by
-// less than half recur. Never fails.
+// Sorts the slow steps of a run into kinds. First it takes out series at an
+// exact distance: at least three steps with similar excess time that chance
+// would line up in fewer than one run in a hundred. It groups the rest by size;
+// a group recurs if it has at least five steps and its distances vary by less
+// than half of their mean. Never fails.
 WholeRun AnalyzeRun(const RunTimes& times);
 
 }  // namespace stepscope

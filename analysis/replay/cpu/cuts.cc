@@ -8,14 +8,14 @@
 namespace stepscope {
 namespace {
 
-// A stretch of time of which the share `left` remains.
+// A time span, and the share of its work that remains after the cuts.
 struct Kept {
   Span span;
   double left = 1;
 };
 
-// The cuts as disjoint stretches in time order. Where several are open, the one
-// that leaves least counts, which is the first of the sorted set.
+// Returns the cuts as disjoint spans in time order. Where several cuts overlap,
+// the one that leaves least counts, which is the first element of the multiset.
 std::vector<Kept> Disjoint(const std::vector<HostCut>& cuts) {
   struct Edge {
     int64_t time_ns = 0;

@@ -1,4 +1,4 @@
-// WithCuts(): the recorded steps of a CPU-only run after Edit::cuts.
+// WithCuts() applies Edit::cuts to the recorded steps of a CPU-only run.
 #pragma once
 
 #include <vector>
@@ -9,7 +9,7 @@
 namespace stepscope {
 
 // Returns program.steps with the work inside the cuts shortened. Where cuts
-// overlap, the one that shortens most counts. Empty if `cuts` is.
+// overlap, the one that shortens most counts. Empty if `cuts` is empty.
 std::vector<std::vector<Work>> WithCuts(const CpuProgram& program,
                                         const std::vector<HostCut>& cuts);
 

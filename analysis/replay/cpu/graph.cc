@@ -16,25 +16,24 @@
 namespace stepscope {
 namespace {
 
-// ATen does not split ops of fewer than 32768 elements over threads, which take
-// about 20 us.
+// ATen does not split ops of fewer than 32768 elements over threads. Ops of
+// that size take about 20 us.
 constexpr int64_t kParallelNs = 20'000;
 // An AccumulateGrad node takes less than this by itself unless it frees a large
 // gradient.
 constexpr double kNodeOwnNs = 5'000;
-// Getting a page from the system costs more than returning it, because it is
-// zeroed. 5 to 12 times as much was measured in a virtual machine; 4 is
-// cautious.
+// Cost of getting a page from the system / cost of returning it. Getting a page
+// costs more because the system zeroes it. 5 to 12 times was measured in a
+// virtual machine; 4 is cautious.
 constexpr double kFaultCostPerRelease = 4;
-// A first touch of a page of 4 KiB takes 0.25 us without a virtual machine,
-// more in one.
+// The first touch of a 4 KiB page takes 0.25 us, and more in a virtual machine.
 constexpr double kFaultNsPerByte = 250.0 / 4096;
-// malloc returns smaller blocks to its own lists, and larger ones to the system
-// (M_MMAP_THRESHOLD as it is at first).
+// When a block is freed, malloc keeps smaller ones in its own lists and returns
+// larger ones to the system (initial M_MMAP_THRESHOLD).
 constexpr double kOwnBlockBytes = 128 << 10;
 // Files that name more threads or workers than this are damaged.
 constexpr int kMaxThreads = 1024;
-// A replay fills the queue first, step by step.
+// Limits the queue, because a replay must first run enough steps to fill it.
 constexpr int kMostAhead = 32;
 
 // By row of ops(): true for `rows` and all ops below them.
@@ -51,8 +50,8 @@ std::vector<bool> WithAllBelow(const Trace& trace,
   return tagged;
 }
 
-// Adds a piece of work to the chain. Neighbours of one kind are joined, except
-// batches, which the queue hands out one by one.
+// Adds a piece of work to the chain. Joins neighbours of the same kind, except
+// batches, because the queue hands them out one by one.
 void Append(std::vector<Work>& chain, const Work& work) {
   if (work.ns <= 0) return;
   if (!chain.empty() && chain.back().kind == work.kind &&
@@ -67,8 +66,8 @@ void Append(std::vector<Work>& chain, const Work& work) {
   }
 }
 
-// False for the accumulation of gradients: parameters have the same size for
-// any batch.
+// True if the work grows with the batch. False for accumulating gradients,
+// because parameters have the same size for any batch.
 bool IsPerSample(const Trace& trace, const OpTree& tree,
                  const Segment& segment) {
   for (RowId op = segment.op; op != kNone; op = trace.ops()[op].parent) {
@@ -128,7 +127,8 @@ class Classifier {
               .span = {segment.begin_ns, segment.end_ns}};
     if (segment.cause == Cause::kData) {
       if (std::ranges::binary_search(openings_, segment.range)) {
-        // Not kLoader: workers cannot make this batch in advance.
+        // The kind is not kLoader, because workers cannot make this batch in
+        // advance.
         work.grows_ns = work.ns;
       } else {
         work.kind = WorkKind::kLoader;
@@ -152,8 +152,8 @@ class Classifier {
       work.tag = WorkTag::kDispatch;
       if (updates) work.update = Update::kAround;
     } else if (work.tag == WorkTag::kNone) {
-      // The program's own code, and waits for other ranks, whose batches grow
-      // as well.
+      // The program's own code, and waits for other ranks. The waits grow
+      // because the other ranks' batches grow as well.
       work.grows_ns = work.ns;
     }
     const auto saving = static_cast<double>(
@@ -163,7 +163,8 @@ class Classifier {
   }
 
   // The part of a computing segment, in ns, in which the op touches new pages
-  // because the graph holds the results of the ops before it.
+  // because the autograd graph keeps the memory of earlier results from being
+  // reused.
   double HeldPagesNs(const Segment& segment) const {
     if (segment.cause != Cause::kCompute || segment.op == kNone) return 0;
     const Op& op = trace_.ops()[segment.op];
@@ -220,9 +221,10 @@ class Classifier {
   OpGrowth growth_;
 };
 
-// The pages that a node returns had been faulted in by the op that made the
-// gradient. Subtracts up to `ns` from the last op of `chain`, at most half of
-// each of its parts, and returns what it subtracted.
+// Subtracts the page faults of a gradient from the op that made it: up to `ns`
+// from the last parallel op in `chain`, at most half of each of its parts.
+// Returns what it subtracted. These faults disappear if the gradient's pages
+// are no longer returned to the system.
 double TakePageFaults(std::vector<Work>& chain, double ns) {
   double taken = 0;
   for (size_t i = chain.size(); i-- > 0 && taken < ns;) {
@@ -240,8 +242,8 @@ double TakePageFaults(std::vector<Work>& chain, double ns) {
   return taken;
 }
 
-// The part of the time of `cause` that is left without the profiler, if
-// `split` has what recording costs and `raw` has not.
+// The share of the time of `cause` that is left without the profiler. `raw` is
+// the time as recorded; `split` has the cost of recording moved to kProfiler.
 double KeptOf(Cause cause, const CauseTimes& raw, const CauseTimes& split) {
   if (cause == Cause::kProfiler) return 0;
   if (cause != Cause::kDispatch && cause != Cause::kHostCode &&
@@ -252,8 +254,9 @@ double KeptOf(Cause cause, const CauseTimes& raw, const CauseTimes& split) {
          std::max(static_cast<double>(raw[cause]), 1.0);
 }
 
-// CPU time of a batch in ns: measured in the workers, or, without workers, the
-// time that the training thread takes. 0 if unknown.
+// CPU time of a batch in ns. With workers, their measured CPU time per step;
+// without workers, the time that the training thread takes per batch. 0 if
+// unknown.
 double BatchCpuNs(const Trace& trace, const CpuProgram& program) {
   double total = 0;
   int64_t batches = 0;
@@ -317,8 +320,8 @@ CpuProgram MakeCpuProgram(const Trace& trace, const OpTree& tree,
     RowId range = kNone;
     RowId parallel_op = kNone;
     for (const Segment& segment : timeline) {
-      // What an edit can drop is split off the segment, part by part; the rest
-      // is appended at the end.
+      // Splits off the parts of the segment that an edit can drop, one by one,
+      // and appends the rest at the end.
       Work work = classifier.Classify(segment);
       const double kept = KeptOf(segment.cause, raw, splits[step]);
       work.ns *= kept;
@@ -339,7 +342,7 @@ CpuProgram MakeCpuProgram(const Trace& trace, const OpTree& tree,
         work.grows_ns = std::min(work.grows_ns, work.ns);
       }
       if (work.kind == WorkKind::kParallel) {
-        // An op that is interrupted by its own small children counts once.
+        // An op whose time is interrupted by small child ops counts once.
         if (segment.op == parallel_op) work.ops = 0;
         parallel_op = segment.op;
       }

@@ -1,6 +1,6 @@
 // CpuProgram: a CPU-only run in the form that replay simulates. The training
-// thread is a chain of pieces of work, step after step; loader workers feed it
-// through a queue; all of them compete for the usable cores.
+// thread is a chain of pieces of work, step after step. Loader workers feed it
+// through a queue. All of them compete for the usable cores.
 #pragma once
 
 #include <stepscope/trace.h>
@@ -31,7 +31,7 @@ enum class WorkTag : uint8_t {
   kUnusedStack,  // stack traces of nodes that no backward pass visits
   kAnomaly,      // searching for NaN, stack traces of other nodes
   kUnusedGraph,  // making autograd nodes that no backward pass visits, and
-                 // memory that they hold
+                 // page faults for the memory that they hold
 };
 
 // Whether work belongs to the optimizer's step (Edit::fused_update).
@@ -41,7 +41,7 @@ enum class Update : uint8_t {
   kAround,     // framework code between two of its ops
 };
 
-// A piece of work of the training thread. Neighbours of one kind, tag and
+// A piece of work of the training thread. Neighbours of the same kind, tag and
 // update are joined.
 struct Work {
   double ns = 0;  // as recorded
@@ -51,24 +51,24 @@ struct Work {
   int32_t ops = 0;  // number of parallel ops in it
   double grows_ns =
       0;           // the part of `ns` that is proportional to the batch size
-  Span span = {};  // when it ran; where the parts of one segment became several
-                   // pieces, each has the span of the whole
+  Span span = {};  // when it ran; if a segment was split into several pieces,
+                   // each of them has the span of the whole segment
 };
 
 struct CpuProgram {
   std::vector<std::vector<Work>> steps;  // the steady steps, in time order
-  double measured_ns = 0;  // mean length of these, without the profiler
+  double measured_ns = 0;  // their mean length without the profiler
   int cores = 0;           // cores usable by this process; 0: unknown
   int threads = 0;         // intra-op threads; 0: unknown
   int workers = -1;       // loader workers; 0: batches are made on the training
                           // thread; -1: unknown
-  int batches_ahead = 2;  // per worker; that of DataLoader, where unknown
+  int batches_ahead = 2;  // per worker; DataLoader's default if unknown
   double batch_cpu_ns = 0;  // CPU time to make a batch; 0: unknown
   bool has_loader = false;  // the recording shows loading
   LoaderRate rate;          // of the recorded workers
 };
 
-// Makes a program of the steady steps, without what recording them cost.
+// Makes a program of the steady steps, without the cost of recording them.
 // REQUIRES: timelines[i] is the HostTimeline() of the i-th steady step, and
 // splits[i] its SplitOnHost().
 CpuProgram MakeCpuProgram(const Trace& trace, const OpTree& tree,

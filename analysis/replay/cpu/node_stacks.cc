@@ -10,9 +10,9 @@
 namespace stepscope {
 namespace {
 
-// An op may make several nodes, its own and one per parameter it reads, each
-// with a stack trace. At most ten times a view's time is taken for them. Our
-// own choice.
+// Limit of an estimate, as a multiple of the time that a view spends on a stack
+// trace. An op may make several nodes with a stack trace each: its own, and one
+// per parameter it reads. Our own choice.
 constexpr double kMaxTimesUsual = 10;
 
 }  // namespace

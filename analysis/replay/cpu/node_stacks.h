@@ -15,11 +15,12 @@ namespace stepscope {
 // choosing a kernel. Typical of ATen ops on one core.
 inline constexpr double kOpOwnNs = 5'000;
 
-// In anomaly mode, an op that makes an autograd node unwinds some hundred stack
-// frames for it, which often takes longer than the op itself. The estimate for
-// an op is its own time beyond the time of its backward node, limited to ten
-// times what views spend, which compute nothing. For nodes that no backward
-// pass visits it is the median over the ops of the same name.
+// In anomaly mode, an op that makes an autograd node unwinds about a hundred
+// stack frames for it, which often takes longer than the op itself. The
+// estimate for an op is its own time minus the time of its backward node. The
+// limit is ten times the estimate for views, which compute nothing. If no
+// backward pass visits the node, the estimate is the median over the ops of the
+// same name.
 class NodeStacks {
  public:
   // `unused` are the spans whose nodes no backward pass visits. `trace` and

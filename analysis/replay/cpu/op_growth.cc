@@ -13,20 +13,20 @@
 namespace stepscope {
 namespace {
 
-// Ops that move fewer bytes than this may find their data in a cache, and say
-// little about memory. Our own choice.
+// Ops that move fewer bytes than this may find their data in a cache, so they
+// show little about memory. Our own choice.
 constexpr double kLargeBytes = 4e6;
-// The best rate is the one that ops exceed for only 5 % of the time, so that a
-// single outlier does not set it.
+// The best rate is the one that ops exceed for only 5 % of their time, so that
+// a single outlier does not determine it.
 constexpr double kBest = 0.95;
-// Weights of this size come from memory again for each product: a core's own
-// cache has 1 to 2 MiB.
+// Weights of at least this size are read from memory for each product, because
+// a core's own cache has only 1 to 2 MiB.
 constexpr double kBeyondCache = 1 << 20;
 // Bytes per ns (GB/s) that a core streams; used if the recording has no large
 // elementwise op.
 constexpr double kUsualBytesPerNs = 10;
-// A few cores stream no more from memory. What is faster found its data in a
-// shared cache, and says nothing about new memory.
+// A few cores stream at most this from memory. A faster op found its data in a
+// shared cache, so its rate says nothing about new memory.
 constexpr double kMostBytesPerNs = 30;
 // oneDNN reorders weights into the layout of its kernel, and their gradients
 // back, in memory that it allocates for each call. Touching
@@ -36,8 +36,8 @@ constexpr double kFreshMemory = 3;
 constexpr double kForwardPasses = 3;   // read, write reordered, read
 constexpr double kBackwardPasses = 6;  // the same, and for the gradient
 constexpr double kProductPasses = 1;
-// malloc returns memory of at least 128 KiB to the system when it is freed
-// (M_MMAP_THRESHOLD as it is at first): so many 32-bit numbers.
+// malloc returns blocks of at least 128 KiB to the system when they are freed
+// (initial M_MMAP_THRESHOLD). This is that size in 32-bit numbers.
 constexpr int64_t kNewElements = (128 << 10) / 4;
 // How many later ops are searched for the one that takes a result.
 constexpr int kSoonFollowing = 8;
@@ -46,8 +46,8 @@ double DurationNs(const Op& op) {
   return static_cast<double>(op.end_ns - op.begin_ns);
 }
 
-// (time, rate) pairs: the rate that only a twentieth of the time
-// exceeds.
+// Returns the best rate: `samples` are (time, rate) pairs, and rates exceed the
+// returned one for only 5 % of the total time.
 double BestRate(std::vector<std::pair<double, double>> samples) {
   std::ranges::sort(samples, {}, &std::pair<double, double>::second);
   double whole = 0, passed = 0;
@@ -59,9 +59,9 @@ double BestRate(std::vector<std::pair<double, double>> samples) {
   return 0;
 }
 
-// Returns the call with the arguments of `op`: the op itself, or its caller of
-// the same class if, as for ops of a backend, its own were not recorded; kNone
-// if there is none.
+// Returns the op that has the arguments of `op`: `op` itself, or a caller of
+// the same class if the arguments of `op` were not recorded, as for ops of a
+// backend. kNone if there is none.
 RowId TellingCall(const Trace& trace, RowId op) {
   const KernelClass kind = ClassOfOp(trace.name(trace.ops()[op].name));
   for (RowId row = op; row != kNone; row = trace.ops()[row].parent) {
@@ -71,10 +71,10 @@ RowId TellingCall(const Trace& trace, RowId op) {
   return kNone;
 }
 
-// Returns the number of elements of a convolution's result, which cannot be
-// computed if its stride and padding were not recorded: the first argument of a
-// following op of the thread that has as many samples, and as many channels as
-// the weights. 0 if there is none.
+// Returns the number of elements of a convolution's result if its stride and
+// padding were not recorded, so that the result's size cannot be computed.
+// Looks for a later op of the thread whose first argument has as many samples
+// as the input and as many channels as the weights. 0 if there is none.
 double ResultElements(const Trace& trace, RowId call) {
   const TensorShape input = TensorArgument(trace, call, 0);
   const TensorShape weight = TensorArgument(trace, call, 1);
@@ -130,8 +130,8 @@ double WeightTraffic(const Trace& trace, RowId op, const OpCost& cost,
                           std::string_view::npos;
     return backward ? kBackwardPasses * bytes(2) : kForwardPasses * bytes(1);
   }
-  // Weights are taken to be the largest matrix of a product that may be some. A
-  // batched product, as in attention, has none.
+  // Of the product's three matrices, the largest one whose size is in `weights`
+  // is taken to be the weights. A batched product, as in attention, has none.
   if (cost.matmul.m <= 0 || cost.matmul.batch != 1) return 0;
   const MatmulShape& is = cost.matmul;
   double all = 0, largest = 0;
@@ -160,9 +160,9 @@ std::set<Sides> GradientSides(const Trace& trace) {
   return sides;
 }
 
-// The matrices that may be weights: the parameters that get gradients, and what
-// linear layers multiply by, which may be frozen or a part of a parameter.
-// Unknown if no matrix gets a gradient.
+// The sizes of matrices that may be weights: the parameters that get gradients,
+// and the second arguments of linear layers, which may be frozen or a part of a
+// parameter. Unknown if no matrix gets a gradient.
 std::optional<std::set<Sides>> WeightSides(const Trace& trace,
                                            const std::set<Sides>& gradients) {
   if (gradients.empty()) return std::nullopt;
@@ -176,10 +176,11 @@ std::optional<std::set<Sides>> WeightSides(const Trace& trace,
   return sides;
 }
 
-// True for a product whose result, the gradient of weights, is its largest
-// matrix: it sums over the few rows of the batch. That memory is new in each
-// call, because gradients are added and freed, and getting its pages from the
-// system takes longer than any batch has a part in.
+// True for a product that makes the gradient of weights, if that gradient is
+// its largest matrix because the product sums over the few rows of the batch.
+// The gradient's memory is new in each call, because gradients are added and
+// then freed. Getting its pages from the system takes most of the call, and
+// that time is the same for any batch.
 bool MakesGradient(const OpCost& cost, const std::set<Sides>& gradients) {
   const MatmulShape& is = cost.matmul;
   return is.batch == 1 && is.m > 0 && is.n >= kNewElements / is.m &&
@@ -225,7 +226,7 @@ OpGrowth::OpGrowth(const Trace& trace, const std::vector<RowId>& ops)
                                                BestRate(std::move(streaming)));
 }
 
-// Of one op: -1 and 0 where its sizes were not recorded.
+// The parts of one op; -1 and 0 if its sizes were not recorded.
 OpGrowth::Parts OpGrowth::PartsOf(RowId row) const {
   Parts parts;
   const auto best = flops_per_ns_.find(trace_.ops()[row].name);
@@ -234,9 +235,9 @@ OpGrowth::Parts OpGrowth::PartsOf(RowId row) const {
   const double flops = FlopsOf(trace_, row, cost);
   if (flops <= 0 || best->second <= 0) return parts;
   const double traffic = WeightTraffic(trace_, row, cost, weights_);
-  // A product of few rows by large weights takes the time that the weights
-  // need, so if the recording has no others, its best rate says nothing about
-  // arithmetic.
+  // A product of few rows by large weights takes as long as moving the weights.
+  // If a recording has only such products, their best rate does not show how
+  // fast arithmetic is.
   const bool streams = cost.kind == KernelClass::kMatmul &&
                        cost.precision == Precision::kFp32 &&
                        traffic >= kBeyondCache;

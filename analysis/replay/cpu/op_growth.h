@@ -1,17 +1,17 @@
-// OpGrowth: which part of an op's time is proportional to the batch size, on a
-// CPU.
+// OpGrowth: which part of an op's time on a CPU is proportional to the batch
+// size.
 //
-// Weights have the same size for any batch, so the time for moving them does
-// not grow. If a convolution or product achieves less than the best arithmetic
-// rate of its kind in the same recording, the difference is taken for the time
-// of moving its weights, as far as their size can explain it. Where all of a
-// recording's products have few rows, all of them are slow; so the best rate of
-// a product is never taken to be lower than what any server's core reaches.
-// Which operand of a product is the weights, the parameters' sizes tell, as far
-// as any gets a gradient; inputs and constants, such as the adjacency matrix of
-// a graph, are not. A
-// product that makes the gradient of weights touches new memory of their size:
-// all that it takes beyond its arithmetic is fixed.
+// Weights have the same size for any batch, so the time to move them does not
+// grow. If a convolution or product is slower than the best arithmetic rate of
+// its kind in the recording, the difference is taken as the time to move its
+// weights, as far as their size explains it. If all products of a recording
+// have few rows, all of them are slow. Therefore the best rate of a product is
+// never taken to be lower than what any server core reaches.
+//
+// If parameters get gradients, their sizes show which operand of a product is
+// the weights, and that inputs and constants (such as the adjacency matrix of a
+// graph) are not. A product that makes the gradient of weights touches new
+// memory of that size: all its time beyond the arithmetic is fixed.
 #pragma once
 
 #include <stepscope/trace.h>
@@ -27,14 +27,14 @@
 
 namespace stepscope {
 
-// Operations per ns (GFLOP/s) of one core in a large 32-bit product: half of
-// the 32 per cycle that a core with AVX2 can do at 3 GHz.
+// Operations per ns (GFLOP/s) of one core in a large 32-bit product: about half
+// of the 32 per cycle that a core with AVX2 can do at 3 GHz.
 inline constexpr double kUsualFlopsPerNs = 50;
 
 class OpGrowth {
  public:
-  // `ops` are the computing ops of the steps that are replayed. Their rates are
-  // measured here. `trace` must outlive this.
+  // Measures the rates of `ops`, the computing ops of the replayed steps.
+  // `trace` must outlive this.
   OpGrowth(const Trace& trace, const std::vector<RowId>& ops);
 
   // Returns the time in ns that `op` takes for any batch size, beyond
@@ -44,8 +44,8 @@ class OpGrowth {
   // a large product of its kind; -1 if its sizes were not recorded.
   double ArithmeticNs(RowId op) const;
   // Returns the least time in ns that the matrix product `op` takes as part of
-  // a large one, at the best rate of any product here: for upper bounds. 0 if
-  // it is no product, or its sizes were not recorded.
+  // a large one, at the best rate of any product here. Used for upper bounds. 0
+  // if `op` is not a product, or if its sizes were not recorded.
   double LeastProductNs(RowId op) const;
 
  private:

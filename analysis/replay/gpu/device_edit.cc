@@ -7,16 +7,18 @@ namespace stepscope {
 namespace {
 
 constexpr double kHandOverNs = 50'000;  // taking a finished batch from a worker
-// Share by which busy workers slow the training process. Two public traces of
-// one ResNet-50 training, with 0 and 4 workers, differ by 15 to 20 % in the
-// time of the same ops; 10 % is cautious.
+// Share by which busy workers slow the training process. In two public traces
+// of the same ResNet-50 training, with 0 and 4 workers, the time of the same
+// ops differs by 15 to 20 %; 10 % is cautious.
 constexpr double kWorkerSlowdown = 0.1;
 constexpr double kAsyncCallNs =
     10'000;  // issuing a copy without waiting for it
-// No more of a time is the recorder's: what an op costs is a mean.
+// At most this share of a gap or call is taken to be the recorder's, because
+// the cost of an op is only a mean.
 constexpr double kMostOfRecorder = 0.7;
 
-// Shortens activities; copies between host and device grow with the batch.
+// Scales activities as the edit says, and copies between host and device with
+// the batch size.
 void ScaleActivities(const Edit& edit, const ReplayParameters& parameters,
                      const DeviceProgram& program, EditedProgram& edited) {
   for (const ActivityScale& scale : edit.scales) {
@@ -51,7 +53,7 @@ void PlaceActivities(const Edit& edit, const DeviceProgram& program,
        [&](uint32_t i) { edited.waits_for_streams[i] = false; });
 }
 
-// Calls that no longer wait cost what issuing their work costs.
+// Calls that no longer wait take only the time to issue their work.
 void RemoveWaits(const Edit& edit, const DeviceProgram& program,
                  EditedProgram& edited) {
   for (RowId call : edit.no_wait) {
@@ -63,15 +65,16 @@ void RemoveWaits(const Edit& edit, const DeviceProgram& program,
   }
 }
 
-// The number of workers that have a core; the training thread needs one, too.
+// The number of workers that get a core; one core is left to the training
+// thread.
 int FreeWorkers(const Edit& edit, const DeviceProgram& program) {
   return program.cores > 0 ? std::min(edit.workers, program.cores - 1)
                            : edit.workers;
 }
 
-// Factor by which the training process slows down beside workers that it did
-// not have in the recording: they share caches, memory bandwidth and clock
-// frequency.
+// Factor by which workers that the recording did not have slow down the
+// training process: they share caches, memory bandwidth and clock frequency
+// with it.
 double WorkerSlowdown(const ReplayParameters& parameters,
                       const DeviceProgram& program) {
   if (!program.loads_in_process || program.batch_ns <= 0) return 1;
@@ -82,7 +85,9 @@ double WorkerSlowdown(const ReplayParameters& parameters,
   return 1 + std::max(0.0, dearer) * busy;
 }
 
-// With workers, a loader range shrinks to taking a finished batch.
+// With workers, a loader range shrinks to the time to take a finished batch,
+// and the rest of the host's work slows down. Without, loading grows with the
+// batch.
 void ShortenLoading(const Edit& edit, const ReplayParameters& parameters,
                     const DeviceProgram& program, EditedProgram& edited) {
   const bool workers = FreeWorkers(edit, program) >= 1;
@@ -142,8 +147,8 @@ void ShortenGaps(const Edit& edit, const DeviceProgram& program,
   }
 }
 
-// Shortens the parts of nodes inside each cut by one factor, so that what
-// remains is cut.keep_ns.
+// Shortens the parts of nodes inside each cut by a common factor, so that
+// cut.keep_ns remains.
 void CutHost(const Edit& edit, const DeviceProgram& program,
              EditedProgram& edited) {
   const std::vector<HostNode>& hosts = program.hosts;
@@ -200,8 +205,9 @@ EditedProgram Unedited(const DeviceProgram& program) {
   return edited;
 }
 
-// What a callback takes lies around what it records: it is taken from the gap
-// in which an op begins and, where that is too short, from what follows.
+// A recorder callback runs next to the op or call that it records. So its time
+// is taken from the gap in which the op starts and, if that is too short, from
+// the call and the next gaps.
 EditedProgram WithoutRecorder(const DeviceProgram& program,
                               const EditedProgram& recorded) {
   EditedProgram edited = recorded;
@@ -229,15 +235,16 @@ void Apply(const Edit& edit, const ReplayParameters& parameters,
   ShortenLoading(edit, parameters, program, edited);
   CutHost(edit, program, edited);
   ShortenGaps(edit, program, edited);
-  // Last of the host's: its limit is on what the other changes leave.
+  // This must be the last change to host times, because it limits what the
+  // other changes leave.
   ShortenDispatch(edit, program, edited);
-  // Activities that begin late because the device is shared begin less late
-  // where it has less to do.
+  // Activities that start late because they share the device start less late if
+  // the device has less to do.
   if (!ChangesActivities(edit)) return;
   double before = 0, after = 0;
   for (size_t i = 0; i < program.activities.size(); ++i) {
     before += unedited.activity_ns[i];
-    // An activity beside its stream is meant to delay nothing.
+    // An activity moved off its stream is meant to delay nothing.
     if (edited.place[i] == ActivityPlace::kOwnStream)
       after += edited.activity_ns[i];
   }

@@ -1,5 +1,5 @@
-// EditedProgram: an Edit applied to the single nodes of a DeviceProgram: how
-// long each one takes, which calls still wait, and where each activity runs.
+// EditedProgram: an Edit applied to the nodes of a DeviceProgram: how long each
+// node takes, which calls still wait, and where each activity runs.
 #pragma once
 
 #include <cstdint>
@@ -13,8 +13,8 @@ namespace stepscope {
 
 enum class ActivityPlace : uint8_t {
   kOwnStream,
-  kAside,       // beside its stream; nothing waits for it
-  kOverlapped,  // beside its stream; the optimizer waits for it
+  kAside,       // on a separate stream; nothing waits for it
+  kOverlapped,  // on a separate stream; the optimizer waits for it
 };
 
 // Vectors have one entry per host node or per activity of the program.
@@ -27,8 +27,8 @@ struct EditedProgram {
   std::vector<double> activity_ns;
   std::vector<ActivityPlace> place;
   std::vector<bool> waits_for_streams;
-  // Factors for all activities. Late starts that no edge explains come from
-  // sharing the device, so they scale with the device time that is left.
+  // Factors for all activities. Late starts that no edge explains are caused by
+  // sharing the device, so they scale with the remaining device time.
   double contention = 1;
   double latency = 1;  // from launch to start on an idle device
 };
@@ -36,24 +36,25 @@ struct EditedProgram {
 // The program as it was recorded.
 EditedProgram Unedited(const DeviceProgram& program);
 
-// `recorded` with host times as they are without the recorder.
+// Returns `recorded` with the cost of the recorder removed from the host times.
 EditedProgram WithoutRecorder(const DeviceProgram& program,
                               const EditedProgram& recorded);
 
-// Sets `edited` to `unedited` with `edit` applied. `edited` is passed in so
-// that its memory is used again: many edits are applied to one program.
+// Sets `edited` to `unedited` with `edit` applied. `edited` is passed in to
+// reuse its memory, because many edits are applied to one program.
 // REQUIRES: unedited is Unedited(program), with or without the recorder.
 void Apply(const Edit& edit, const ReplayParameters& parameters,
            const DeviceProgram& program, const EditedProgram& unedited,
            EditedProgram& edited);
 
-// The program with all device time removed: the time of its steps is the
-// host's own. For the check of DeviceReplay.
+// Returns the program with all device time removed, so that its steps take only
+// the host's own time. Used by the checks of DeviceReplay.
 EditedProgram HostOnly(const EditedProgram& unedited);
 
-// Returns the least time in ns per step in which the loader workers of `edit`,
-// or else the recorded ones, on the cores there are, make the batches of a step
-// as it was recorded. 0 if that is unknown or no worker makes batches.
+// Returns the least time in ns in which the loader workers make the batches of
+// one recorded step on the available cores. The workers are those of `edit`, or
+// the recorded ones if it does not set them. 0 if the time is unknown or no
+// worker makes batches.
 double BatchPeriodNs(const Edit& edit, const ReplayParameters& parameters,
                      const DeviceProgram& program);
 

@@ -16,8 +16,8 @@ namespace {
 
 // An op that launches nothing and takes more than 20 us computes on the host.
 constexpr int64_t kHostOpNs = 20'000;
-// Workers are too slow if the training thread waits for them for 5 % of the
-// step, where torch-tb-profiler and XProf also begin to report loading.
+// Workers are too slow if the training thread waits for them for at least 5 %
+// of the step, the share from which torch-tb-profiler and XProf report loading.
 constexpr double kMinLateFrac = 0.05;
 
 // By row of ops(): true for these ops and all ops below them.
@@ -41,10 +41,11 @@ std::vector<bool> Launching(const Trace& trace) {
   return launching;
 }
 
-// Sets the time to make a batch, and what the recorded workers can reach.
+// Sets the time to make a batch, and how fast the recorded workers can be.
 // Without workers, the training thread shows the time. Workers that are too
-// slow limit the step, so each of them takes the number of workers times the
-// step. Workers that are fast enough do not show their time.
+// slow limit the step, so each of n workers takes n times the step time per
+// batch of a step. If the workers are fast enough, the time is not visible and
+// stays unknown.
 void MeasureLoading(const Trace& trace, const Steps& steps,
                     DeviceProgram& program) {
   int64_t total = 0, batches = 0;
@@ -100,7 +101,7 @@ void MeasureGaps(const Trace& trace, const OpTree& tree, const Steps& steps,
     const Span window{hosts.front().gap.begin_ns, hosts.back().call_end_ns};
     size_t node = 0;
     size_t inside = 0;  // of unused_spans
-    // The last thread of the chain is the training thread, and its timeline
+    // The last thread of the chain is the training thread. Its timeline also
     // shows what the autograd threads do while it waits for them.
     program.host = HostTimeline(trace, tree, program.threads.back(), window);
     for (const Segment& segment : program.host) {

@@ -1,5 +1,5 @@
 // Measures what the host does between the calls of a DeviceProgram, and how
-// long its steps take. Used while a program is made (record_program.cc).
+// long the program's steps take. Used by record_program.cc to make a program.
 #pragma once
 
 #include <stepscope/trace.h>

@@ -1,14 +1,14 @@
 // DeviceProgram: a run with a GPU in the form that replay simulates. The
 // training thread and the autograd threads form one chain of host nodes,
-// because while one of them runs the other waits. Launches of other threads
-// keep their recorded place in that chain. Launches start activities, which
-// queue on their streams.
+// because only one of them runs at a time. Launches of other threads keep their
+// recorded place in that chain. Launches start activities, which queue on their
+// streams.
 //
 // Host time between calls and the cost of a call are taken from the recording,
-// without what the recorder took.
-// How long a call waits and when an activity starts follow from the edges: a
-// launch before its activity, the order on a stream, a wait put into a stream,
-// and an activity before the end of the blocking call that waits for it.
+// without the cost of the recorder. How long a call waits and when an activity
+// starts follow from the edges: a launch before its activity, the order on a
+// stream, a wait put into a stream, and an activity before the end of the
+// blocking call that waits for it.
 #pragma once
 
 #include <stepscope/trace.h>
@@ -26,7 +26,7 @@ namespace stepscope {
 
 // No activity, or no host node.
 inline constexpr uint32_t kNoActivity = 0xffffffff;
-// The first host node stands for the launches before the recording.
+// The first host node represents the launches before the recording.
 inline constexpr uint32_t kBacklogNode = 0;
 
 // What a blocking call waits for.
@@ -71,14 +71,14 @@ struct DeviceNode {
   bool to_or_from_host = false;  // a copy between host and device
   bool zero_grad = false;  // launched by zeroing gradients or adding to zeros
   bool in_optimizer = false;  // launched inside an optimizer range
-  bool in_graph = false;      // of a CUDA graph, whose launch is one
+  bool in_graph = false;      // part of a CUDA graph, which one call launches
   float offset_ns = 0;        // from the start of its node's call to its launch
   float latency_ns = 0;       // from the launch to its start on an idle device
   float overlap_ns = 0;       // <= 0: it begins before its stream is free
-  float extra_ns = 0;         // it began this much later than the edges explain
-  float opaque_ns = 0;        // and this much for what a graph does not show
-  // An activity of another stream that used the device until then, and the time
-  // from its end to the start of this one.
+  float extra_ns = 0;         // delay while other streams used the device
+  float opaque_ns = 0;        // further delay that a graph does not show
+  // The activity of another stream that used the device before this one
+  // started, and the time from its end to this start.
   uint32_t held_by = kNoActivity;
   float held_ns = 0;
 };
@@ -103,17 +103,17 @@ struct DeviceProgram {
   uint32_t streams = 0;        // number of streams
   uint32_t deepest_queue = 0;  // most launches of one stream in flight
   double measured_ns = 0;      // mean steady step
-  double host_only_ns = 0;     // the same without waiting for the device
-  double one_off_ns = 0;      // of a steady step: what happens once per process
-  double unmatched_frac = 0;  // share of activities without a launch, 0 to 1
-  double batch_ns = 0;        // time to make a batch; 0: unknown
+  double host_only_ns = 0;     // the same without waits for the device
+  double one_off_ns = 0;       // mean one-off work (once per process) in a step
+  double unmatched_frac = 0;   // share of activities without a launch, 0 to 1
+  double batch_ns = 0;         // time to make a batch; 0: unknown
   double batches_per_step = 0;
   bool loads_in_process = false;  // the training thread makes the batches
   LoaderRate rate;                // of the recorded workers
   int32_t cores = 0;              // cores usable by this process; 0: unknown
 };
 
-// True if both activities are of one launch of a CUDA graph.
+// True if the same launch of a CUDA graph started both activities.
 inline bool SameGraph(const DeviceNode& a, const DeviceNode& b) {
   return a.in_graph && b.in_graph && a.host == b.host;
 }

@@ -28,7 +28,7 @@ class DeviceReplay {
   const ReplayCheck& check() const { return check_; }
   const DeviceProgram& program() const { return program_; }
 
-  // The step without the recorder, as a share of the recorded one.
+  // The step time without the recorder / the recorded step time.
   double unrecorded_frac() const {
     return recorded_ns_ > 0 ? unchanged_ns_ / recorded_ns_ : 1;
   }

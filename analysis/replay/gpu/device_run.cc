@@ -9,9 +9,10 @@ namespace {
 // waits for room.
 constexpr uint32_t kQueueDepth = 1024;
 
-// Changes show in how steps follow each other: a host that no longer waits
-// begins with the next step. A single steady step is therefore repeated, and
-// the recorded one, which begins as it was recorded, only leads in.
+// The effect of a change shows only across steps: a host that no longer waits
+// starts the next step earlier. So a single steady step is repeated this often
+// and averaged. The first run of the step, with its recorded start, is only a
+// lead-in.
 constexpr int kRepeats = 3;
 
 // The queue of one stream. It holds `depth` launches; a launch leaves it when
@@ -19,7 +20,7 @@ constexpr int kRepeats = 3;
 class Queue {
  public:
   explicit Queue(uint32_t depth) : ends_(depth) {}
-  // When the queue has room for one more launch.
+  // The time from which the queue has room for one more launch.
   double room() const { return ends_[next_]; }
   // True if the last launch is of the graph that `activity` belongs to.
   bool HoldsGraph(const DeviceNode& activity) const {
@@ -37,11 +38,11 @@ class Queue {
     ends_[last_] = std::max(ends_[last_], end);
     free_ = std::max(free_, end);
   }
-  // What is launched next is no part of the last graph.
+  // The next launch does not belong to the last graph.
   void CloseGraph() { last_pushed_ = nullptr; }
   // Nothing starts before `until`.
   void Hold(double until) { free_ = std::max(free_, until); }
-  // When everything in the queue is done.
+  // The time at which everything in the queue is done.
   double free() const { return free_; }
 
  private:
@@ -52,8 +53,8 @@ class Queue {
   double free_ = 0;
 };
 
-// Walks through the host nodes once; activities get their times when they are
-// launched, because what they wait for was launched earlier.
+// Walks through the host nodes once. Activities get their times when they are
+// launched, which works because everything they wait for was launched earlier.
 class Simulation {
  public:
   Simulation(const DeviceProgram& program, const EditedProgram& edited)
@@ -79,7 +80,7 @@ class Simulation {
   const DeviceProgram& program_;
   const EditedProgram& edited_;
   std::vector<double> ends_;            // by activity
-  std::vector<Queue> queues_;           // by stream, then those beside them
+  std::vector<Queue> queues_;           // by stream, then one more for each
   std::vector<double> step_end_;        // by step
   std::vector<double> overlapped_end_;  // by step: what its optimizer waits for
   double now_ = 0;                      // on the host
@@ -87,8 +88,8 @@ class Simulation {
   double step_begin_ = 0;
 };
 
-// Starts the activities of `node`: each begins after its launch, after the one
-// before it on its stream, and after what it waits for.
+// Starts the activities of `node`. Each starts after its launch, after the one
+// before it on its stream, and after the activities that it waits for.
 void Simulation::Launch(const HostNode& node) {
   for (uint32_t i = node.first_activity;
        i < node.first_activity + node.activity_count; ++i) {
@@ -98,7 +99,7 @@ void Simulation::Launch(const HostNode& node) {
                                ? activity.stream
                                : program_.streams + activity.stream];
     const bool queued = queue.HoldsGraph(activity);
-    // A full queue holds up the chain, unless another thread launches into it.
+    // A full queue holds up the chain, unless the launch is by another thread.
     if (node.launches && !queued) now_ = std::max(now_, queue.room());
     double begin =
         now_ + activity.offset_ns + edited_.latency * activity.latency_ns;
@@ -106,7 +107,7 @@ void Simulation::Launch(const HostNode& node) {
     if (edited_.waits_for_streams[i]) {
       for (uint32_t w = 0; w < activity.wait_count; ++w) {
         const uint32_t other = program_.waits[activity.first_wait + w];
-        // What an edit has moved aside delays nothing.
+        // An activity that the edit moved off its stream delays nothing.
         if (edited_.place[other] == ActivityPlace::kOwnStream) {
           begin = std::max(begin, ends_[other]);
         }
@@ -131,9 +132,9 @@ void Simulation::Launch(const HostNode& node) {
   }
 }
 
-// Returns by how many ns the activity begins after `ready` because the device
-// is shared. If the activity that held it is known, it begins when that one has
-// ended; at most as late as recorded.
+// Returns how many ns after `ready` the activity starts because it shares the
+// device. If the activity that held the device is known, this one starts when
+// that one has ended, but at most as late as recorded.
 double Simulation::LateBy(const DeviceNode& activity, double ready) const {
   const double late = activity.extra_ns * edited_.contention;
   if (activity.held_by == kNoActivity) return late;
@@ -160,8 +161,8 @@ void Simulation::EndStep(int32_t step, DeviceRun& run) {
   step_begin_ = end;
 }
 
-// When the first step begins, the device is still busy with the steps before
-// it. Edits shorten those as well, so the lag scales with the device time.
+// When the first step starts, the device is still busy with the steps before
+// it. Edits shorten those steps, too, so the lag scales with the device time.
 void Simulation::BeginFirstStep() {
   step_begin_ = now_ + program_.first_lag_ns * edited_.contention;
   if (program_.first_lag_ns <= 0) return;

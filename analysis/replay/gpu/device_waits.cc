@@ -20,8 +20,9 @@ constexpr double kMinHeldFrac = 0.8;
 constexpr int64_t kLongLaunchNs = 20'000;
 // Time of a launch call if the recording has none that did not wait.
 constexpr int64_t kUsualLaunchNs = 5'000;
-// With at least 500 launches in flight a queue may be full. The driver's holds
-// about 1024, of which not all start recorded activities.
+// With at least this many recorded launches in flight, a queue may be full. The
+// driver's queue holds about 1024 launches, but not all of them start recorded
+// activities.
 constexpr uint32_t kFullQueue = 500;
 
 // True if a copy's call can hold the host until the copy is done.
@@ -34,7 +35,7 @@ bool MayBlock(const Copy& copy) {
 }
 
 // Goes through the host nodes in time order and keeps track of what has been
-// launched so far: a call can only wait for that.
+// launched so far, because a call can wait only for that.
 class CallWaits {
  public:
   CallWaits(const Trace& trace, DeviceProgram& program)
@@ -81,8 +82,8 @@ class CallWaits {
       FindLaunchWait(node);
     } else if ((Contains(name, "Free") || Contains(name, "Unregister")) &&
                !Contains(name, "Async") && length > kShortCallNs) {
-      // It waits for the device, also where that was idle as recorded; unless
-      // something ran on.
+      // The call waits for the whole device, even if the recording shows an
+      // idle one. It did not wait if an activity ran on after it returned.
       if (busy_until_ <= node.call_end_ns + kRoundingNs) {
         SetWait(node, NodeWait::kDevice, LastDone(node));
       }
@@ -105,8 +106,9 @@ class CallWaits {
     }
   }
 
-  // A launch that takes long while hundreds are in flight waits for room among
-  // them: for the activity that ended last when it went on.
+  // A launch call that takes long while hundreds of launches are in flight
+  // waits for room in the queue. It is taken to wait for the activity that
+  // ended last before the call returned.
   void FindLaunchWait(HostNode& node) {
     const uint32_t last = LastDone(node);
     if (last == kNoActivity ||
@@ -116,15 +118,15 @@ class CallWaits {
     }
     const double length = node.own_ns;
     SetWait(node, NodeWait::kActivity, last);
-    // Were there room, it would still take what a launch takes.
+    // With room in the queue, the call would still take the usual launch time.
     if (!usual_launch_ns_) usual_launch_ns_ = UsualLaunchNs(program_);
     node.before_ns = std::clamp<double>(*usual_launch_ns_ - node.own_ns, 0,
                                         length - node.own_ns);
     node.own_ns += node.before_ns;
   }
 
-  // The launched activity that ended last before the call returned: the call
-  // returned because it ended.
+  // Returns the launched activity that ended last before the call returned. Its
+  // end is taken to be what the call waited for.
   uint32_t LastDone(const HostNode& node) const {
     return by_end_.LastBy(node.call_end_ns + kRoundingNs,
                           [&](uint32_t i) { return i < launched_; });
@@ -139,7 +141,8 @@ class CallWaits {
     node.tail_ns = node.call_end_ns - std::max(activity.span.end_ns, called);
     double own = std::max(node.tail_ns, 0.0);
     if (node.activity_count > 0 && target >= node.first_activity) {
-      // The call's own time before its copy, while the device waits for it.
+      // The call's own time before its copy, while the device waits for the
+      // call.
       own += std::max<int64_t>(
           0, activity.span.begin_ns - std::max(called, busy_until_));
     }
@@ -149,10 +152,10 @@ class CallWaits {
   const Trace& trace_;
   DeviceProgram& program_;
   ByEnd by_end_;
-  std::optional<int64_t> usual_launch_ns_;  // asked for by full queues only
+  std::optional<int64_t> usual_launch_ns_;  // computed only for full queues
   RecordedWaits recorded_;
   std::vector<uint32_t> launches_;  // by activity: launches before its own
-  uint32_t launched_ = 0;           // activities up to the node
+  uint32_t launched_ = 0;           // activities launched up to the node
   int64_t busy_until_ = INT64_MIN;  // by activities launched before the node
 };
 

@@ -1,7 +1,7 @@
-// Infers who waits for whom in a run with a GPU: which activity a blocking call
-// waits for, and which activity of another stream an activity waits for.
+// Infers what waits for what in a run with a GPU: which activity a blocking
+// call waits for, and which activity of another stream an activity waits for.
 // Recordings show that a wait was issued, but not always what it waited for. A
-// wait is inferred only where one was issued.
+// wait is inferred only if one was issued.
 #pragma once
 
 #include <stepscope/trace.h>
@@ -33,7 +33,7 @@ class ByEnd {
   explicit ByEnd(const DeviceProgram& program);
 
   // Returns the activity that ended last by `time_ns` among those that `wanted`
-  // accepts; kNoActivity if the last 256 before `time_ns` are not accepted:
+  // accepts. Returns kNoActivity if it accepts none of the last 256, because
   // nothing waits for an activity that ended so long ago.
   template <typename Wanted>
   uint32_t LastBy(int64_t time_ns, const Wanted& wanted) const {

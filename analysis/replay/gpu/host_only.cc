@@ -12,16 +12,18 @@
 namespace stepscope {
 namespace {
 
-// Getting memory and loading code take long by themselves.
+// True for calls that are long because of their own work (getting memory,
+// loading code) and not because they wait.
 bool WorksItself(std::string_view name) {
   if (Contains(name, "Free") || Contains(name, "Unregister")) return false;
   return Contains(name, "lloc") || Contains(name, "Register") ||
          Contains(name, "ModuleLoad") || Contains(name, "LibraryLoad");
 }
 
-// When the device is busy, disjoint. Its own latency counts: up to 10 us before
-// an activity, from its launch or from the end of the activity before it. So
-// does all of a graph: not all of its nodes need to be recorded.
+// Returns the disjoint spans in which the device is busy. They include its
+// latency: up to 10 us between the launch of an activity, or the end of the
+// activity before it, and its start. They also include the whole time from the
+// launch of a graph, because not all of its nodes need to be recorded.
 std::vector<Span> Occupied(const Trace& trace, const DeviceProgram& program) {
   std::vector<Span> spans;
   spans.reserve(program.activities.size());
@@ -48,7 +50,8 @@ std::vector<Span> Occupied(const Trace& trace, const DeviceProgram& program) {
   return occupied;
 }
 
-// The long calls of the chain, disjoint, without what a launch always takes.
+// Returns the disjoint spans of the long calls of the chain, without the time
+// that every launch takes.
 std::vector<Span> LongCalls(const Trace& trace, const DeviceProgram& program) {
   const int64_t launch_ns = UsualLaunchNs(program);
   std::vector<bool> ours(trace.threads().size());

@@ -1,7 +1,7 @@
-// The host's own time, read from the recording itself: what replay of a program
-// without any device time must give. Replay says what single calls wait for;
-// here it only counts that a call of the chain was long while the device was
-// busy. Where the two disagree, replay takes a wait for the host's own time, or
+// The host's own time, read directly from the recording. A replay without any
+// device time must give the same. Replay decides for each call what it waits
+// for; this code only looks for long calls of the chain while the device was
+// busy. If the two disagree, replay mistakes a wait for the host's own time or
 // the other way round.
 #pragma once
 
@@ -15,8 +15,8 @@
 
 namespace stepscope {
 
-// Returns, for each step, the time of its host window in which no call waited
-// for the device, in ns.
+// Returns, for each step, the time in ns from the end of the previous step's
+// host window to the end of its own in which no call waited for the device.
 std::vector<int64_t> HostOnlyNs(const Trace& trace, const Steps& steps,
                                 const DeviceProgram& program);
 

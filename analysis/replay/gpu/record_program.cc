@@ -52,7 +52,8 @@ class Builder {
   void CollectActivities();
   void ChooseThreads();
   std::vector<Placed> Calls() const;
-  // When it was launched; when it began, if the launch was not recorded.
+  // The time of the activity's launch, or of its start if the launch was not
+  // recorded.
   int64_t LaunchedNs(const DeviceWork& activity) const {
     return activity.call == kNone
                ? activity.begin_ns
@@ -66,7 +67,7 @@ class Builder {
 
   const Trace& trace_;
   const Steps& steps_;
-  int64_t from_ns_;  // what was launched before is left out
+  int64_t from_ns_;  // activities launched before this are left out
   Backlog backlog_;
   DeviceProgram& program_;
   std::vector<Loose> loose_;
@@ -84,8 +85,8 @@ void Builder::CollectActivities() {
   add(trace_.kernels(), ActivityTable::kKernel);
   add(trace_.copies(), ActivityTable::kCopy);
   add(trace_.memsets(), ActivityTable::kMemset);
-  // The window begins with the first step, or with an earlier launch whose
-  // activity may still run then.
+  // The window starts with the first step, or with an earlier launch whose
+  // activity may still run when the step starts.
   window_ = {steps_.windows.front().host.begin_ns,
              steps_.windows.back().host.end_ns};
   // Include earlier launches whose activities run into the steps.
@@ -105,7 +106,7 @@ void Builder::CollectActivities() {
 }
 
 // The chain consists of the training thread and the autograd threads. If the
-// training thread is unknown, it is the one that launches most.
+// training thread is unknown, the thread that launches most counts as such.
 void Builder::ChooseThreads() {
   RowId training = steps_.thread;
   if (training == kNone) {
@@ -137,7 +138,7 @@ std::vector<Placed> Builder::Calls() const {
   for (RowId row = 0; row < rows.size(); ++row) {
     const RuntimeCall& call = rows[row];
     const bool mine = call.thread != kNone && ours[call.thread];
-    // What else other threads call does not hold up the chain.
+    // Other calls of other threads do not hold up the chain.
     if (!mine && !launches[row]) continue;
     if (call.begin_ns >= window_.end_ns) break;
     if (call.begin_ns < window_.begin_ns) continue;
@@ -154,7 +155,7 @@ void Builder::MakeHosts(const std::vector<Placed>& calls) {
   std::vector<HostNode>& hosts = program_.hosts;
   hosts.reserve(calls.size() + 4 * steps_.windows.size());
   int64_t now = window_.begin_ns;
-  // The first node stands for the launches of the backlog.
+  // The first node represents the launches of the backlog.
   hosts.push_back({.gap = {now, now}, .call_end_ns = now});
   for (const Placed& call : calls) {
     const bool inside = call.begin_ns < now;
@@ -246,7 +247,8 @@ void Builder::CutAtMarks() {
   }
 }
 
-// False where the launch was not recorded: several graphs may be among those.
+// True if the activity is part of a CUDA graph. False if its launch was not
+// recorded, because such activities may be from several launches.
 bool Builder::IsInGraph(const Loose& loose) const {
   const RowId call = loose.activity->call;
   if (call == kNone) return false;
@@ -271,8 +273,8 @@ void Builder::PlaceActivities() {
                activity.begin_ns >= window_.end_ns) {
       continue;
     } else if (!backlog_.Has(activity)) {
-      // Its launch was lost. It was no later than its begin, so it counts as
-      // launched by the node of that time.
+      // The launch was lost. It came no later than the activity's start, so the
+      // activity counts as launched by the host node at that time.
       ++unmatched;
       const auto after = std::ranges::upper_bound(
           hosts, activity.begin_ns, {},
@@ -319,7 +321,8 @@ void Builder::PlaceActivities() {
       node.to_or_from_host = copy.source != MemoryKind::kDevice ||
                              copy.destination != MemoryKind::kDevice;
     }
-    // Other threads, and calls inside the node's own, launch after its begin.
+    // Launches by other threads, and by calls inside the node's call, come
+    // after the start of the node's call.
     if (host != kBacklogNode) {
       node.offset_ns =
           std::max<int64_t>(0, LaunchedNs(activity) - hosts[host].gap.end_ns);
@@ -335,7 +338,8 @@ void Builder::PlaceActivities() {
   program_.streams = streams.size();
 }
 
-// An op was recorded in the gap in which it begins, a call with its node.
+// Sets recorder_ns of the nodes. The cost of recording an op belongs to the
+// node in whose gap it starts, that of a call to the call's node.
 void AddRecorder(const Trace& trace, const OpTree& tree,
                  const RecorderCost& cost, DeviceProgram& program) {
   if (cost.op_ns <= 0 && cost.call_ns <= 0) return;

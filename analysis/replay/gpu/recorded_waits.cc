@@ -37,9 +37,9 @@ RecordedWaits::RecordedWaits(const Trace& trace, const DeviceProgram& program)
     }
     const uint32_t stream = StreamOf(sync.device, sync.stream);
     if (stream == kNoActivity || sync.wait_on_stream < 0) continue;
-    // Nothing may have been launched before the event; then the wait has no
-    // effect. It is kept, because it shows that waits of this stream name what
-    // they wait for.
+    // If nothing was launched before the event, the wait has no effect. It is
+    // kept nevertheless, because it shows that the recording names the waits of
+    // this stream.
     waits_[stream].push_back(
         {trace.runtime_calls()[sync.call].begin_ns, MarkedBy(sync)});
   }
@@ -53,9 +53,9 @@ int64_t RecordedWaits::Launched(uint32_t activity) const {
   return program_.hosts[node.host].gap.end_ns + std::llround(node.offset_ns);
 }
 
-// An activity did not wait for one that ended after it began. The records may
-// still pair them, if the event was recorded again or belongs to the capture of
-// a graph.
+// False if `first` ended after `second` started, so that `second` cannot have
+// waited for it. The records may still pair the two, if the event was recorded
+// again or belongs to the capture of a graph.
 bool RecordedWaits::CanPrecede(uint32_t first, uint32_t second) const {
   return first != kNoActivity && first < second &&
          program_.activities[first].stream !=
@@ -76,8 +76,8 @@ uint32_t RecordedWaits::LastLaunched(uint32_t stream, int64_t before_ns) const {
   return after == queue.begin() ? kNoActivity : *(after - 1);
 }
 
-// An event stands for all that was launched to its stream before it was
-// recorded.
+// Returns the last activity that the event waits for: an event stands for all
+// that was launched to its stream before the event was recorded.
 uint32_t RecordedWaits::MarkedBy(const Sync& sync) const {
   const uint32_t stream = StreamOf(sync.device, sync.wait_on_stream);
   const auto event = events_.find(sync.wait_on_record_correlation);

@@ -1,7 +1,7 @@
-// RecordedWaits: who waits for whom, where the recording says so. Rows of
-// CUPTI's synchronisation records (cuda_sync) name the stream that waits, the
-// stream of the event and the call that recorded the event. They need not name
-// every wait: streams that wait for one event may share a row.
+// RecordedWaits: what waits for what, if the recording says so. CUPTI's
+// synchronisation records (cuda_sync) name the stream that waits, the stream of
+// the event and the call that recorded the event. They need not name every
+// wait: streams that wait for the same event may share a row.
 #pragma once
 
 #include <stepscope/trace.h>
@@ -24,9 +24,10 @@ class RecordedWaits {
  public:
   RecordedWaits(const Trace& trace, const DeviceProgram& program);
 
-  // Returns the last activity that the row of a host call says it waits for:
-  // of the stream, or of the event's stream when the event was recorded.
-  // kNoActivity if there is no row, it does not say, or there is no activity.
+  // Returns the last activity that a host call waits for according to its row:
+  // the last one launched before the call to its stream, or the last one
+  // launched to the event's stream before the event was recorded. kNoActivity
+  // if there is no row, the row does not say, or there is no such activity.
   uint32_t TargetOf(RowId call) const;
 
   // True if the row of a cudaStreamWaitEvent call names the event's stream.
@@ -54,7 +55,7 @@ class RecordedWaits {
   }
 
  private:
-  // Whatever is launched to the stream from then on waits for `on`.
+  // Everything launched to the stream from `since_ns` on waits for `on`.
   struct Wait {
     int64_t since_ns;
     uint32_t on;

@@ -1,6 +1,7 @@
-// FindStreamWaits(): why each activity began when it did. Every start is
+// FindStreamWaits(): why each activity started when it did. A start is
 // explained by its launch, its stream, a wait for another stream, or other
-// activities that used the device; what remains is left out of the program.
+// activities that used the device. Any further delay is left out of the
+// program.
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -17,12 +18,13 @@
 namespace stepscope {
 namespace {
 
-// Time from a launch to the start on an idle device, if the run shows none.
+// Time from a launch to the start on an idle device, used if the run shows
+// none.
 constexpr double kUsualLatencyNs = 5'000;
 
-// A longer time is not latency but queueing behind unrecorded activities.
+// Longer times are not latency but queueing behind unrecorded activities.
 constexpr double kMaxLatencyNs = 50'000;
-// With fewer samples a median is not used.
+// With fewer samples, kUsualLatencyNs is used instead of their median.
 constexpr size_t kMinSamples = 4;
 
 class StreamWaits {
@@ -106,9 +108,9 @@ void StreamWaits::FindEdges() {
   }
 }
 
-// The activity of another stream after which this one ran in its graph. A graph
-// is launched at once and does not show what its nodes wait for, so they keep
-// their order.
+// Returns the activity of another stream after which this one ran in its graph.
+// A graph is launched as a whole and does not show what its nodes wait for, so
+// they keep their recorded order.
 uint32_t StreamWaits::BeforeInGraph(uint32_t index) const {
   const std::vector<DeviceNode>& activities = program_.activities;
   const DeviceNode& activity = activities[index];
@@ -141,7 +143,8 @@ std::array<double, 3> StreamWaits::TypicalLatencies() const {
   return typical;
 }
 
-// When the activity could begin according to its edges, in recorded time.
+// Returns when the activity could start according to its edges, in recorded
+// time.
 int64_t StreamWaits::LastEdge(const DeviceNode& activity,
                               int64_t free_ns) const {
   int64_t ready = std::max(Launched(activity), free_ns);
@@ -152,8 +155,8 @@ int64_t StreamWaits::LastEdge(const DeviceNode& activity,
   return std::min(ready, activity.span.begin_ns);
 }
 
-// Finds the activity of another stream that kept this one waiting: it was
-// running, or had just ended, when this one began. Collectives do not count,
+// Finds the activity of another stream that kept this one waiting: one that was
+// running, or had just ended, when this one started. Collectives do not count,
 // because they use few of the device's multiprocessors.
 void StreamWaits::FindHolder(DeviceNode& activity) const {
   const std::vector<DeviceNode>& activities = program_.activities;
@@ -212,11 +215,12 @@ void StreamWaits::FindStarts() {
         begin -
         std::max<int64_t>(ready, launched + std::llround(activity.latency_ns));
     if (late <= 0) continue;
-    // The activity began later than its edges explain. If other streams kept
-    // the device busy meanwhile, that explains it. The rest is a dependency
-    // that was not recorded; it is left out, so that the check of the unchanged
-    // replay fails instead of hiding it. In a graph the rest is the graph's
-    // own: nodes that were not recorded, and what its nodes wait for.
+    // The activity started later than its edges explain. The part in which
+    // other streams kept the device busy is explained by that. The rest is a
+    // dependency that was not recorded. It is left out of the program, so that
+    // the check of the unchanged replay fails instead of hiding it. In a graph
+    // the rest is due to the graph itself, and is kept: nodes that were not
+    // recorded, and waits between its nodes.
     activity.extra_ns = std::min<int64_t>(
         late, LengthIn(busy, {begin - late, begin}) + kQueuedLatencyNs);
     if (activity.in_graph) activity.opaque_ns = late - activity.extra_ns;

@@ -12,14 +12,15 @@
 namespace stepscope {
 namespace {
 
-// More workers are damage.
+// Files that name more workers than this are damaged.
 constexpr int kMostWorkers = 1024;
 // A batch that a worker process has finished is handed over in 0.3 to 1.5 ms: a
 // message, and a file descriptor for each tensor (torch 2.11, two busy cores).
 constexpr double kMostHandOverNs = 2'000'000;
-// Workers are too slow if the training thread waits for them for 5 % of the
-// step, where torch-tb-profiler and XProf also begin to report loading; in most
-// steps, because those that begin an epoch wait for any workers.
+// Workers are too slow if the training thread waits for them for at least 5 %
+// of the step, the share from which torch-tb-profiler and XProf report loading.
+// It must wait in at least two thirds of the steps, because steps that start an
+// epoch wait however fast the workers are.
 constexpr double kLateFrac = 0.05;
 constexpr double kMostSteps = 2.0 / 3;
 constexpr size_t kLongestRow = 16;
@@ -33,7 +34,8 @@ const Loader* FeedingLoader(const Trace& trace) {
   return known == loaders.end() ? nullptr : &*known;
 }
 
-// True if nearly any `row` waits in a row are long together.
+// True if, for at least two thirds of all series of `row` consecutive waits,
+// the waits of the series together are long.
 bool RowsWait(const std::vector<double>& waits, size_t row, double batch_ns) {
   size_t late = 0;
   const size_t rows = waits.size() - row + 1;
@@ -45,11 +47,11 @@ bool RowsWait(const std::vector<double>& waits, size_t row, double batch_ns) {
   return static_cast<double>(late) >= kMostSteps * static_cast<double>(rows);
 }
 
-// Not 0 if the steps wait throughout. Workers that began together finish
-// together, and then only every n-th batch is waited for: as many waits in a
-// row as there are workers count as one, and their number is returned. Where
-// that number is unknown, a row is short enough that a single long wait is in
-// few of them.
+// Returns 0 unless the loop waits for batches throughout. n workers that start
+// together finish together, and then the loop waits only for every n-th batch.
+// So n consecutive waits are judged together, and n is returned. If the number
+// of workers is unknown, tries lengths that are short enough that one long wait
+// is in only a few of the series.
 size_t WaitsThroughout(const std::vector<double>& waits, int workers,
                        double batch_ns) {
   if (IsHandOver(waits)) return 0;
@@ -147,7 +149,8 @@ LoaderRate MeasureLoaderRate(const Trace& trace, const Steps& steps, int cores,
                           static_cast<double>(steps.windows.size());
   const size_t row = WaitsThroughout(waits, workers, step_ns / per_step);
   if (row > 0 && row < arrived.size()) {
-    // The host may take batches faster than the device gets through them.
+    // Uses the time between arrivals and not the step time, because the host
+    // may take batches faster than the device processes them.
     double sum_ns = 0;
     for (size_t i = row; i < arrived.size(); ++i) {
       sum_ns += static_cast<double>(arrived[i] - arrived[i - row]);
@@ -165,7 +168,7 @@ LoaderRate MeasureLoaderRate(const Trace& trace, const Steps& steps, int cores,
     reads = reads || usage.loader_read_bytes > 0;
     ++counted;
   }
-  // Of workers that also wait for storage, the CPU time is not all.
+  // If workers also wait for storage, their CPU time is not all of their time.
   rate.unknown = cpu_ns <= 0 || reads;
   if (cpu_ns <= 0 || workers <= 0) return rate;
   const int at_once = cores > 0 ? std::min(workers, cores) : workers;

@@ -19,7 +19,7 @@ int LoaderWorkers(const Trace& trace);
 // does not say.
 int LoaderBatchesAhead(const Trace& trace);
 
-// True if a range on any thread is of a DataLoader with worker processes.
+// True if a range on any thread belongs to a DataLoader with worker processes.
 bool NamesWorkerProcesses(const Trace& trace);
 
 // The rows of ranges() in which `thread` waits for a batch or makes it: its
@@ -28,20 +28,20 @@ bool NamesWorkerProcesses(const Trace& trace);
 // shorten them.
 std::vector<RowId> BatchRanges(const Trace& trace, RowId thread);
 
-// True if the mean of `waits` (ns) is short, and hardly longer than the
-// shortest ones, as taking finished batches is. Workers that are too slow make
-// the loop wait until they are done, so those waits vary with what the loop
-// does meanwhile.
+// True if `waits` (ns) are only the handing over of finished batches: their
+// mean is short, and less than twice the shortest waits. If workers are too
+// slow, the loop waits until they are done, so the waits vary with what the
+// loop does in the meantime.
 bool IsHandOver(std::vector<double> waits);
 
-// How fast the recorded workers can be, whatever else becomes faster.
+// How fast the recorded workers can be, however fast everything else becomes.
 struct LoaderRate {
-  // The least time from step to step: that between the batches where the loop
-  // waits for them throughout, else the CPU time of a step's batches over the
-  // cores that the workers can use. 0: not known, or the training thread makes
-  // the batches itself.
+  // The least time from step to step that the workers allow. If the loop waits
+  // for batches throughout, this is the time between them; otherwise the CPU
+  // time of a step's batches / the cores that the workers can use. 0: unknown,
+  // or the training thread makes the batches itself.
   double period_ns = 0;
-  // They have been fast enough so far, and nothing recorded tells how much
+  // The workers were fast enough, and nothing in the recording shows how much
   // faster they can be.
   bool unknown = false;
 };

@@ -12,11 +12,11 @@
 namespace stepscope {
 namespace {
 
-// Microseconds are drawn at a tenth.
+// Times in drawings have a resolution of 0.1 us.
 double Tenths(double us) { return std::round(us * 10) / 10; }
 
-// A block is four numbers in a row: begin, length, index of the cause, index of
-// the name.
+// Writes each block as four numbers: start, length, index of the cause, index
+// of the name.
 void WriteStep(const PageStep& step,
                std::map<std::string_view, int32_t>& causes, JsonText& json) {
   json.Open('{');
@@ -30,6 +30,8 @@ void WriteStep(const PageStep& step,
     json.Key("blocks");
     json.Open('[');
     for (const PageBlock& block : lane.blocks) {
+      // Causes are numbered in the order in which they first occur.
+      // WriteSteps() lists them in that order.
       const auto [cause, is_new] =
           causes.try_emplace(block.cause, static_cast<int32_t>(causes.size()));
       json.Open('[');
@@ -60,8 +62,9 @@ void WriteSteps(const PageDetails& details, JsonText& json) {
   json.Texts("names", details.names);
 }
 
-// Examples by position in the report: finding, example, drawn step, begin and
-// length in us since the step's begin.
+// Writes each example as five numbers: index of the finding, index of the
+// example, index of the drawn step, start in us since the step's start, and
+// length in us.
 void WriteExamples(const PageDetails& details, const Report& report,
                    JsonText& json) {
   json.Key("examples");
@@ -70,11 +73,13 @@ void WriteExamples(const PageDetails& details, const Report& report,
     const Finding& finding = report.findings[f];
     for (size_t e = 0; e < finding.examples.size(); ++e) {
       const Example& example = finding.examples[e];
+      // Matches by time, because examples have no number.
       const auto drawn =
           std::ranges::find_if(details.examples, [&](const PageExample& one) {
             return one.begin_ns == example.begin_ns &&
                    one.end_ns == example.end_ns;
           });
+      // The step of the example was not drawn, because there was no room.
       if (drawn == details.examples.end()) continue;
       const PageStep& step = details.steps[drawn->step];
       json.Open('{');

@@ -1,5 +1,5 @@
-// PageDetails as JSON: the `details` of a page. The page's script alone reads
-// it, so its keys may change with any version.
+// PageDetails as JSON: the `details` of a page. Only the page's script reads
+// this JSON, so its keys may change with any version.
 #pragma once
 
 #include <stepscope/page.h>
@@ -8,8 +8,8 @@
 
 namespace stepscope {
 
-// The value of a key that the caller has written. `report` tells which drawn
-// step shows which example.
+// Writes the value of a key that the caller has written. `report` is needed to
+// find which drawn step shows which example.
 void WriteDetails(const PageDetails& details, const Report& report,
                   JsonText& json);
 

@@ -1,5 +1,5 @@
-// The script and the style sheet of a page: the files beside this one, made
-// into constants by CMake.
+// The script and the style sheet of a page: the files next to this one, which
+// CMake turns into constants.
 #pragma once
 
 #include <string_view>
@@ -9,7 +9,7 @@ namespace stepscope {
 std::string_view PageScript();
 std::string_view PageStyle();
 
-// Their hashes as a Content-Security-Policy names them: "'sha256-...'".
+// Their hashes in the form of a Content-Security-Policy: "'sha256-...'".
 std::string_view PageScriptHash();
 std::string_view PageStyleHash();
 

@@ -17,7 +17,7 @@ constexpr auto kSentences = std::to_array<std::string_view>(
      "detail", "reference", "also", "headline", "plan", "held_back", "notes",
      "unanswered", "gains", "verdict", "doubt", "text"});
 
-// Lists that grow with the recording and have no bound of their own here.
+// Lists that grow with the recording, so that the page must cut them.
 constexpr auto kLongLists =
     std::to_array<std::string_view>({"step_times", "memory_peaks"});
 
@@ -52,7 +52,7 @@ class PageDataWriter {
   void Number();
   void SkipText();
   void Character(std::string_view one);
-  // True while what is read lies behind the last element that is kept.
+  // True while reading elements after the last one that is kept.
   bool Skips() const { return skip_depth_ > 0; }
   void Put(std::string_view text) {
     if (!Skips()) out_ += text;
@@ -63,9 +63,10 @@ class PageDataWriter {
   size_t at_ = 0;
   std::string out_;
   std::vector<Level> levels_;
-  std::string_view key_;    // the last one
-  bool after_key_ = false;  // its value comes next
-  // Levels open where the rest of a list is left out; 0: nothing is.
+  std::string_view key_;    // the last key
+  bool after_key_ = false;  // the value of key_ comes next
+  // While the rest of a list is left out: the number of open levels at which
+  // that list ends. Else 0.
   size_t skip_depth_ = 0;
 };
 
@@ -81,12 +82,13 @@ void PageDataWriter::Token() {
       return Open(c);
     case '}':
     case ']':
+      // The list whose rest was left out ends here, and its bracket is kept.
       if (skip_depth_ == levels_.size()) skip_depth_ = 0;
       levels_.pop_back();
       break;
     case ',':
       after_key_ = false;
-      // Further elements of a full list are left out with their commas.
+      // Leaves out further elements of a full list, and their commas.
       if (Level& level = levels_.back();
           level.is_long && ++level.elements >= limits_.rows && !Skips()) {
         skip_depth_ = levels_.size();
@@ -107,6 +109,8 @@ void PageDataWriter::Token() {
 }
 
 void PageDataWriter::Open(char bracket) {
+  // after_key_ is true only for the list directly after the key, not for a list
+  // inside it.
   levels_.push_back({.is_list = bracket == '[',
                      .is_long = bracket == '[' && after_key_ &&
                                 std::ranges::count(kLongLists, key_) > 0,
@@ -115,7 +119,7 @@ void PageDataWriter::Open(char bracket) {
   Put(json_.substr(at_++, 1));
 }
 
-// A fraction with more digits than anyone reads takes half of a page.
+// Rounds fractions, because digits that nobody reads would take half of a page.
 void PageDataWriter::Number() {
   const size_t end =
       std::min(json_.find_first_not_of("+-.0123456789eE", at_), json_.size());
@@ -123,6 +127,7 @@ void PageDataWriter::Number() {
   at_ = end;
   constexpr size_t kShort = 8;
   double value = 0;
+  // Whole numbers stay exact: they may be ids, or times in ns.
   if (text.size() <= kShort || text.find('.') == std::string_view::npos ||
       std::from_chars(text.data(), text.data() + text.size(), value).ec !=
           std::errc()) {
@@ -144,12 +149,15 @@ void PageDataWriter::Text() {
   Put("\"");
   size_t written = 0;
   while (json_[at_] != '"') {
+    // An escape, and a character of several bytes, is never cut and counts as
+    // one character.
     size_t length = 1;
     if (json_[at_] == '\\') {
       length = json_[at_ + 1] == 'u' ? 6 : 2;
     } else {
       while (IsContinuation(json_[at_ + length])) ++length;
     }
+    // Keys are never cut, because the script looks them up.
     if (!is_key && written == most) {
       Put(kEllipsis);
       SkipText();
@@ -165,7 +173,8 @@ void PageDataWriter::Text() {
   Put("\"");
 }
 
-// To the quote that ends the text; names may be megabytes long.
+// Moves to the quote that ends the text. Searches instead of reading character
+// by character, because names may be megabytes long.
 void PageDataWriter::SkipText() {
   while (true) {
     at_ = json_.find_first_of("\"\\", at_);
@@ -174,8 +183,8 @@ void PageDataWriter::SkipText() {
   }
 }
 
-// What could end the data block or open a tag, and the two line ends that older
-// JavaScript does not allow in a text.
+// Escapes characters that could end the data block or open a tag, and the two
+// line ends that older JavaScript does not allow in a text.
 void PageDataWriter::Character(std::string_view one) {
   if (one == "<") {
     Put("\\u003c");
@@ -201,7 +210,7 @@ std::string PageData(std::string_view json, const PageLimits& limits) {
 std::string HtmlText(std::string_view text, size_t most) {
   if (text.size() > most) {
     text = text.substr(0, most);
-    // Not in the middle of a character.
+    // Removes the rest of a character that was cut in the middle.
     while (!text.empty() && IsContinuation(text.back())) text.remove_suffix(1);
     if (!text.empty() && static_cast<unsigned char>(text.back()) >= 0xc0)
       text.remove_suffix(1);

@@ -14,15 +14,16 @@ struct PageLimits {
   size_t rows = 1000;      // of the lists of steps and of memory peaks
 };
 
-// `json` without white space, with longer texts cut, the lists of steps
-// ended after `limits.rows` elements and fractions rounded to seven digits. The
-// result is JSON in which no character can end or open an element of HTML: <,
-// >, & and the line separators of JavaScript are escaped. REQUIRES: `json` is
-// valid, as JsonText writes it. O(n).
+// Returns `json` without white space, with long texts cut, the lists of steps
+// and memory peaks cut after `limits.rows` elements, and fractions rounded to
+// seven digits. The result is JSON in which no character can end or open an
+// HTML element: <, >, & and the line separators of JavaScript are escaped.
+// O(n).
+// REQUIRES: `json` is valid, as JsonText writes it.
 std::string PageData(std::string_view json, const PageLimits& limits);
 
-// `text` as the text of an HTML element or attribute, at most `most` bytes of
-// it; control characters except the line feed become blanks.
+// Returns at most `most` bytes of `text`, escaped for an HTML element or
+// attribute. Control characters except the line feed become blanks.
 std::string HtmlText(std::string_view text, size_t most);
 
 }  // namespace stepscope

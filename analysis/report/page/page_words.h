@@ -1,4 +1,4 @@
-// The sentences of a page, which the other reports print, too, as JSON.
+// The sentences of a page as JSON. The other reports print the same sentences.
 #pragma once
 
 #include <stepscope/compare.h>
@@ -10,8 +10,8 @@
 
 namespace stepscope {
 
-// What a reader should know first, in one sentence: "2 changes are predicted to
-// cut the step from 80.3 to 22.0 ms, 3.6x (likely 3.1x to 3.9x)."
+// The most important sentence for a reader: "2 changes are predicted to cut the
+// step from 80.3 to 22.0 ms, 3.6x (likely 3.1x to 3.9x)."
 std::string HeadlineInWords(const Report& report);
 
 // Write the value of a key that the caller has written.

@@ -1,10 +1,11 @@
-// A Report, or a Comparison, as one HTML file: data, a script that draws them,
-// and a style sheet.
+// A Report, or a Comparison, as one HTML file: data, a script that draws the
+// data, and a style sheet.
 //
-// Names in a trace are anybody's texts. They reach the page as JSON in a data
-// block, in which no character can end the block (page_data.h), and the script
-// makes text nodes of them, never markup. Should that fail, the policy of the
-// page runs no script but its own and lets nothing be fetched or sent.
+// Names in a trace are untrusted. They reach the page as JSON in a data block,
+// in which no character can end the block (page_data.h), and the script turns
+// them into text nodes, never into markup. If that failed, the page's
+// Content-Security-Policy would still allow only the page's own script, and no
+// requests.
 #include <stepscope/analysis.h>
 #include <stepscope/page.h>
 
@@ -21,12 +22,16 @@
 namespace stepscope {
 namespace {
 
+// A page of this size can be mailed. Each further rank adds a row to every
+// table, so the limit grows with the number of ranks.
 constexpr size_t kMostBytes = 600'000;
 constexpr size_t kMostBytesPerRank = 4'400;
-// The report for a browser without scripts.
+// Limit of the text report for a browser without scripts.
 constexpr size_t kMostPlainBytes = 12'000;
 constexpr size_t kMostTitleBytes = 200;
 
+// Limits to try in this order until the page fits. The last one is used in any
+// case.
 constexpr PageLimits kLimits[] = {{},
                                   {.sentence = 600, .name = 120, .rows = 400},
                                   {.sentence = 200, .name = 60, .rows = 150}};

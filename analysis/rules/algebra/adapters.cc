@@ -1,6 +1,6 @@
-// Is a low-rank adapter merged into its weight in each step?
-// Source: Hu et al. 2021, LoRA: Low-Rank Adaptation of Large Language Models,
-// section 4.1: h = W x + B A x; the sum of both is for inference.
+// Is a low-rank adapter merged into its weight in each step? Source: Hu et al.
+// 2021, LoRA: Low-Rank Adaptation of Large Language Models, section 4.1.
+// Training computes h = W x + B A x; adding B A to W is meant for inference.
 #include <algorithm>
 #include <cstdint>
 #include <optional>
@@ -23,19 +23,20 @@ namespace stepscope {
 namespace adapters_rules {
 namespace {
 
-// Of the operations of one product with the weight: thin products are slower.
+// The most operations that the thin products may take, as a share of one
+// product with the weight. Thin products run at a lower rate.
 constexpr double kMostLeft = 0.25;
 constexpr char kChange[] = "adapters as two thin products";
 
-// A product of two thin matrices that is added to a weight, and the layer that
-// takes the sum, in one step.
+// A product of two thin matrices, the weight that it is added to, and the layer
+// that takes the sum, in one step.
 struct Merged {
   size_t step = 0;
   RowId product = kNone, layer = kNone;
-  std::vector<RowId> sums = {};  // elementwise, up to the layer
+  std::vector<RowId> sums = {};  // elementwise ops up to the layer
   Dims weight = {};
   int64_t rank = 0;
-  double left = 0;  // operations of the thin products, of those of the layer
+  double left = 0;  // operations of thin products / operations of the layer
 };
 
 class Finder {
@@ -48,8 +49,8 @@ class Finder {
     });
   }
 
-  // The product inside the layer's node that makes the gradient of the merged
-  // weight; kNone if none is known.
+  // Returns the product inside the layer's node that computes the gradient of
+  // the merged weight; kNone if unknown.
   RowId WeightGradientOf(const Merged& one) const {
     for (RowId node : NodesOf(one.layer)) {
       for (RowId row : m_.tree.inside(node)) {
@@ -64,7 +65,7 @@ class Finder {
   }
 
  private:
-  // As they are, or transposed.
+  // True if the sizes are equal, or equal when transposed.
   static bool HasSizes(const Dims& dims, const Dims& weight) {
     return dims == weight ||
            std::equal(dims.begin(), dims.end(), weight.rbegin(), weight.rend());
@@ -88,7 +89,7 @@ class Finder {
       }
       const std::optional<Dims> made = ResultDims(m_.trace, row);
       if (!TakesDims(m_.trace, row, one.weight)) {
-        if (made == one.weight) return {};  // the next one
+        if (made == one.weight) return {};  // the next adapter
         continue;
       }
       if (made != one.weight || !IsElementwise(PlainNameOf(m_.trace, row))) {
@@ -97,11 +98,12 @@ class Finder {
       added |= TakesTwo(m_.trace, row, one.weight);
       one.sums.push_back(row);
     }
+    // A trained weight needs the whole gradient anyway.
     if (one.layer == kNone || Trains(one)) return {};
     return one;
   }
 
-  // [n, r] times [r, m], with r so small that both matrices are thin.
+  // True for [n, r] times [r, m] with r so small that both matrices are thin.
   bool MultipliesThin(Merged& one) const {
     if (!IsAnyOf(PlainNameOf(m_.trace, one.product), {"mm", "matmul"})) {
       return false;
@@ -116,10 +118,13 @@ class Finder {
     one.left = static_cast<double>(one.rank) *
                static_cast<double>(a[0] + b[1]) /
                static_cast<double>(ElementsIn(one.weight));
+    // Per row, the two thin products take rank * (n + m) multiplications, and
+    // the product with the weight takes n * m.
     return one.left <= kMostLeft;
   }
 
-  // True if a gradient of the weight that the product is added to is kept.
+  // True if backward stores a gradient of the weight that the product is added
+  // to.
   bool Trains(const Merged& one) {
     std::vector<RowId> nodes;
     for (RowId row : one.sums) {
@@ -133,7 +138,7 @@ class Finder {
   }
 
   const AnalysisContext& m_;
-  std::optional<LayerGradients> gradients_;  // made for the first adapter
+  std::optional<LayerGradients> gradients_;  // made when first needed
 };
 
 Verdict CheckMergedAdapter(const AnalysisContext& m) {
@@ -145,7 +150,7 @@ Verdict CheckMergedAdapter(const AnalysisContext& m) {
     AppendWithNodes(m, one.product, 0, ops);
     for (RowId row : one.sums) AppendWithNodes(m, row, 0, ops);
     const RowId gradient = finder.WeightGradientOf(one);
-    // In its place, thin products forward, and twice as many backward.
+    // Thin products replace it: one set forward, and twice as many backward.
     if (gradient != kNone) {
       ops.push_back({gradient, std::min(1.0, 3 * one.left)});
     }

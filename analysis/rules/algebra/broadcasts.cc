@@ -23,11 +23,11 @@ namespace stepscope {
 namespace broadcasts_rules {
 namespace {
 
-// A smaller result stays in the second-level cache of a core (1 to 2 MiB on
-// current server CPUs), where passing over it costs little.
+// A smaller result stays in a core's second-level cache (1 to 2 MiB on current
+// server CPUs), where passing over it costs little.
 constexpr int64_t kLeastBytes = 1 << 20;
 constexpr char kChange[] = "pairs by matrix products";
-// These broadcast and sum up in one op.
+// These ops both broadcast and sum up.
 constexpr std::string_view kCosine = "cosine_similarity";
 constexpr std::string_view kPairwise = "pairwise_distance";
 
@@ -35,15 +35,15 @@ struct Contraction {
   RowId combines = kNone;  // the op that broadcasts
   std::vector<RowId> ops = {};
   std::vector<int64_t> left = {}, right = {}, made = {};  // sizes
-  int64_t bytes = 0;                                      // of what is made
-  std::string_view name = "";                             // of that op
-  bool distributes = false;  // one factor is a sum that is as large
+  int64_t bytes = 0;                                      // of the result
+  std::string_view name = "";                             // of `combines`
+  bool distributes = false;  // one factor is a sum of the result's size
   bool IsWhole() const { return name != "sub" && name != "mul"; }
   bool IsDistance() const { return name == "sub" || name == kPairwise; }
 };
 
-// The dimensions that a sum, mean or norm reduces, counted from the first; none
-// if it reduces all or they are unknown.
+// Returns the dimensions that a sum, mean or norm reduces, counted from the
+// first; none if it reduces all dimensions or they are unknown.
 std::set<size_t> ReducedDims(const Trace& trace, RowId op, size_t rank) {
   std::set<size_t> dims;
   const RowId inputs = trace.ops()[op].inputs;
@@ -67,7 +67,7 @@ class Finder {
   std::vector<Contraction> Find() const {
     std::vector<Contraction> found;
     if (m_.steps.thread == kNone) return found;
-    std::vector<RowId> ops;  // outermost, that compute
+    std::vector<RowId> ops;  // outermost ops that compute
     for (RowId row : m_.tree.of_thread(m_.steps.thread)) {
       const Op& op = m_.trace.ops()[row];
       if (op.parent == kNone && !m_.tree.traits(row).bookkeeping &&
@@ -87,8 +87,8 @@ class Finder {
   }
 
  private:
-  // The sizes of what `row` makes of its first two arguments, and which of them
-  // it spreads over a dimension of the other.
+  // The sizes of the result of an op on two tensors. left, right: that argument
+  // is spread over a dimension of the other.
   struct Broadcast {
     Dims made = {};
     bool left = false, right = false;
@@ -109,8 +109,8 @@ class Finder {
     return result;
   }
 
-  // True if `row` combines each row of one tensor with each of another, or a
-  // tensor with the sum of such rows that `previous` makes: q * (k + a).
+  // True if `row` combines each row of one tensor with each row of another. One
+  // of them may be a sum of such rows that `previous` made: q * (k + a).
   bool Combines(RowId row, RowId previous, Contraction& one) const {
     const std::string_view name = PlainNameOf(m_.trace, row);
     if (!IsAnyOf(name, {"sub", "mul", kCosine, kPairwise})) return false;
@@ -137,27 +137,28 @@ class Finder {
     return dim && IsShared(one, *dim);
   }
 
-  // True if `row` adds each row of one tensor to each of another, which makes
-  // one of the sizes `made`.
+  // True if `row` adds each row of one tensor to each row of another, with a
+  // result of the sizes `made`.
   bool SpreadsInto(RowId row, const Dims& made) const {
     if (!IsAnyOf(PlainNameOf(m_.trace, row), {"add", "sub"})) return false;
     const Broadcast spread = BroadcastOf(row);
     return spread.left && spread.right && spread.made == made;
   }
 
-  // The dimension over which an op that combines and sums up does so.
+  // Returns the dimension that an op which both combines and sums up sums over.
   std::optional<size_t> SummedDim(RowId row, size_t rank) const {
     if (PlainNameOf(m_.trace, row) == kPairwise) return rank - 1;
-    constexpr size_t kDim = 2;  // of aten::cosine_similarity, by default 1
+    constexpr size_t kDim = 2;  // for cosine_similarity; 1 by default
     return DimArgument(m_.trace, row, kDim, rank, 1);
   }
 
-  // True if the next ops square what was made, or nothing, and sum it up over a
-  // dimension that both tensors have. `next` is in time order.
+  // True if the next ops, after at most a square, sum up the result of `one`
+  // over a dimension that both tensors have. `next` is in time order.
   bool IsSummedUp(std::span<const RowId> next, Contraction& one) const {
     bool squares = false;
     for (RowId row : next) {
       const TensorShape input = TensorArgument(m_.trace, row, 0);
+      // Any other op may need the whole tensor.
       if (!input.known() || input.dims != one.made) return false;
       const std::string_view name = PlainNameOf(m_.trace, row);
       one.ops.push_back(row);
@@ -168,7 +169,7 @@ class Finder {
           return IsShared(one, dim);
         });
       }
-      // Products of pairs are summed up as they are.
+      // Products are summed up directly, without a square.
       if (squares || one.name != "sub") return false;
       const bool by_itself =
           name == "mul" && TensorArgument(m_.trace, row, 1).dims == one.made;

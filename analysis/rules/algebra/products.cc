@@ -1,5 +1,5 @@
-// Do products and sums over neighbours come in an order that needs more work
-// than another one with the same result? An upsampling makes such sums, too.
+// Do products and sums over neighbours run in an order that needs more work
+// than another order with the same result? An upsampling also makes such sums.
 // Source: Cormen et al., Introduction to Algorithms, matrix-chain
 // multiplication; PyTorch documentation, torch.linalg.multi_dot.
 #include <algorithm>
@@ -23,28 +23,29 @@ namespace stepscope {
 namespace products_rules {
 namespace {
 
-// Of the operations, or of the width of what is summed up: products of other
-// sizes, as small ones, may reach only half the rate.
+// The most that may remain of the operations, or of the width that is summed
+// up. Products of other sizes, such as small ones, may reach only half the
+// rate.
 constexpr double kMostLeft = 0.5;
 constexpr char kChange[] = "products in the cheaper order";
 
-// What comes first, and the product behind it, in one step.
+// The first op and the product after it, in one step.
 struct Order {
   enum class Kind : uint8_t { kSums, kUpsampling, kProducts };
   Kind kind = Kind::kSums;
   size_t step = 0;
-  std::vector<ShortenedOp> ops = {};  // by the other order
+  std::vector<ShortenedOp> ops = {};  // as the other order leaves them
   RowId first = kNone, then = kNone;
-  Dims made = {};             // by the first
-  int64_t width = 0;          // behind the product; not of kProducts
-  double now = 0, other = 0;  // operations of both orders; of kProducts
-  // False where the next step may take what the first makes: it takes a tensor
-  // of that size itself, and has no gradient.
+  Dims made = {};             // by the first op
+  int64_t width = 0;          // after the product; not for kProducts
+  double now = 0, other = 0;  // operations of both orders; for kProducts
+  // False if the next step may take the first op's result, because it takes a
+  // tensor of that size and the result has no gradient.
   bool sure = true;
 };
 
-// Batches of [m, k] times [k, n]; where all have the same right side, they are
-// rows of one product.
+// Batches of [m, k] times [k, n]. If all have the same right operand, they
+// count as rows of a single product.
 struct Sizes {
   double batch = 1, m = 0, n = 0, k = 0;
   double operations() const { return 2 * batch * m * n * k; }
@@ -85,7 +86,7 @@ class Finder {
            !m_.tree.traits(row).bookkeeping;
   }
 
-  // True for sums of rows by an index.
+  // True for ops that sum up rows by an index.
   bool SumsRows(RowId row) const {
     if (IsAnyOf(NameOf(row), {"index_add", "scatter_add"})) return true;
     const RowId inputs = m_.trace.ops()[row].inputs;
@@ -96,8 +97,8 @@ class Finder {
         });
   }
 
-  // True for a product with a square matrix on the left, as of a graph: the
-  // result has the sizes of the right side.
+  // True for a product with a square matrix on the left, such as that of a
+  // graph. The result has the sizes of the right operand.
   bool Spreads(RowId row) const {
     if (!IsAnyOf(NameOf(row), {"mm", "matmul", "_sparse_mm"})) return false;
     const Dims& left = DimsOf(m_.trace, row, 0);
@@ -118,7 +119,7 @@ class Finder {
     return other.empty() || (other.back() == 1 && other.size() == dims.size());
   }
 
-  // True for sums over the last dimension, which remains with size 1.
+  // True for a sum over the last dimension that keeps it with size 1.
   bool SumsColumns(RowId row) const {
     if (NameOf(row) != "sum") return false;
     const Dims& dims = DimsOf(m_.trace, row, 0);
@@ -128,8 +129,8 @@ class Finder {
            FlagArgument(m_.trace, row, 2);
   }
 
-  // The width that `row` projects a tensor of size `dims` to; 0 if it is no
-  // product of that tensor with weights.
+  // Returns the width that `row` projects a tensor of size `dims` to; 0 if
+  // `row` is not a product of that tensor with weights.
   int64_t WidthBehind(RowId row, const Dims& dims) const {
     const std::string_view name = NameOf(row);
     if (!IsAnyOf(name, {"linear", "addmm", "mm", "matmul"})) return 0;
@@ -139,9 +140,10 @@ class Finder {
     return name == "linear" ? weight[0] : weight[1];
   }
 
-  // The products that take what ops[i] makes, of size `dims`; `scales` gets the
-  // ops that scale its rows before. Empty if another op takes a tensor of that
-  // size, up to the next one that makes one if `until_next`.
+  // Returns the products that take the result of ops[i], of size `dims`.
+  // `scales` receives the ops that scale its rows before that. Empty if any
+  // other op takes a tensor of that size. With `until_next`, only ops before
+  // the next op that makes such a tensor count.
   std::vector<RowId> Takers(std::span<const RowId> ops, size_t i,
                             const Dims& dims, bool until_next,
                             std::vector<RowId>& scales) const {
@@ -150,7 +152,7 @@ class Finder {
     for (++i; i < ops.size(); ++i) {
       const RowId row = ops[i];
       const Op& op = m_.trace.ops()[row];
-      // The same in the next layer.
+      // The same op in the next layer.
       if (op.name == first.name && op.inputs == first.inputs &&
           first.inputs != kNone) {
         break;
@@ -169,7 +171,8 @@ class Finder {
     return takers;
   }
 
-  // Gathered rows are summed up, and the sums are projected to fewer columns.
+  // Checks for gathered rows that are summed up, with the sums projected to
+  // fewer columns.
   std::optional<Order> SumOfRows(std::span<const RowId> ops, size_t i) const {
     const RowId row = ops[i];
     const Dims& made = DimsOf(m_.trace, row, 0);
@@ -181,14 +184,14 @@ class Finder {
     return Projected(ops, i, std::move(chain), made);
   }
 
-  // What ops[i] makes is projected to half the width or less. `chain` works on
-  // the full width until then.
+  // Checks whether the result of ops[i] is projected to at most half its width.
+  // Until then, `chain` works on the full width.
   std::optional<Order> Projected(std::span<const RowId> ops, size_t i,
                                  std::vector<RowId> chain,
                                  const Dims& made) const {
     Order one{.first = ops[i], .made = made};
     const std::vector<RowId> takers = Takers(ops, i, made, true, chain);
-    // At best, what works on fewer columns takes no time.
+    // At best, work on fewer columns takes no time.
     for (RowId row : chain) one.ops.push_back({row, 0});
     for (RowId taker : takers) {
       const int64_t width = WidthBehind(taker, made);
@@ -203,8 +206,8 @@ class Finder {
     return one;
   }
 
-  // The channels that a convolution with a kernel of one pixel makes of a
-  // tensor of size `dims`; 0 if `row` is none.
+  // Returns the number of channels that a convolution with a one-pixel kernel
+  // makes of a tensor of size `dims`; 0 if `row` is no such convolution.
   int64_t ChannelsBehind(RowId row, const Dims& dims) const {
     if (!IsAnyOf(NameOf(row), {"conv1d", "conv2d", "conv3d"})) return 0;
     const Dims& weight = DimsOf(m_.trace, row, 1);
@@ -220,8 +223,8 @@ class Finder {
     return fits ? weight[0] : 0;
   }
 
-  // Sizes of what an upsampling makes; the op that it calls has them where the
-  // program gave a factor.
+  // Returns the sizes that an upsampling makes. If the program gave a factor,
+  // the op that it calls has them.
   std::optional<Dims> UpsampledDims(RowId row) const {
     Dims made = DimsOf(m_.trace, row, 0);
     if (made.size() <= 2) return {};
@@ -234,8 +237,8 @@ class Finder {
     return {};
   }
 
-  // An upsampling, of which only convolutions with kernels of one pixel take
-  // what it makes, to half the channels or fewer.
+  // Checks for an upsampling whose result only convolutions with one-pixel
+  // kernels take, which make at most half the channels.
   std::optional<Order> Upsampled(std::span<const RowId> ops, size_t i) const {
     const RowId row = ops[i];
     const std::optional<Dims> made = UpsampledDims(row);
@@ -259,8 +262,8 @@ class Finder {
     return one;
   }
 
-  // True if `rows` are rows of a tensor with no more of them than `made` has,
-  // at most scaled; adds the ops that make them.
+  // True if `rows` are gathered from a tensor with no more rows than `made`
+  // has, and at most scaled after that. Adds the ops that make them to `chain`.
   bool AreGathered(std::span<const RowId> ops, size_t i, const Dims& rows,
                    const Dims& made, std::vector<RowId>& chain) const {
     while (i-- > 0) {
@@ -307,7 +310,8 @@ class Finder {
     return sizes;
   }
 
-  // (A B) C, where A (B C) needs fewer operations, or the other way round.
+  // Checks for (A B) C where A (B C) needs fewer operations, or the other way
+  // round.
   std::optional<Order> Chain(std::span<const RowId> ops, size_t i) const {
     const RowId row = ops[i];
     const std::optional<Dims> made = ResultDims(m_.trace, row);
@@ -316,8 +320,9 @@ class Finder {
     std::vector<RowId> scales;
     const std::vector<RowId> takers = Takers(ops, i, *made, false, scales);
     if (takers.size() != 1) return {};
-    // What a function of the program or of another library takes and makes is
-    // often not recorded: a fused activation, say.
+    // The arguments and results of functions from the program or from other
+    // libraries are often not recorded, for example those of a fused
+    // activation.
     for (size_t k = i + 1; ops[k] != takers[0]; ++k) {
       if (IsOfOthers(ops[k])) return {};
     }
@@ -329,7 +334,8 @@ class Finder {
     if (!other || *other > kMostLeft * now) return {};
     const double left = *other / now;
     std::vector<ShortenedOp> shortened = {{row, left}, {takers[0], left}};
-    // What is summed up and divided by the sums has fewer columns, too.
+    // Ops that sum up columns and divide by the sums also work on fewer
+    // columns.
     if (std::ranges::any_of(scales,
                             [&](RowId op) { return SumsColumns(op); })) {
       if (DimsOf(m_.trace, takers[0], 0) != *made) return {};
@@ -345,8 +351,9 @@ class Finder {
                  .sure = !TakesDims(m_.trace, row, *made) || HasGradient(row)};
   }
 
-  // The operations of the other order. `first` makes a tensor of size `made`
-  // from [m, k] and [k, n]; `row` multiplies it, with sizes `then`.
+  // Returns the number of operations of the other order. `first` makes a tensor
+  // of size `made` from [m, k] and [k, n], and `row` multiplies that tensor,
+  // with sizes `then`.
   std::optional<double> OtherOrder(const Sizes& first, const Sizes& then,
                                    RowId row, const Dims& made) const {
     const std::string_view name = NameOf(row);
@@ -359,7 +366,7 @@ class Finder {
              2 * first.batch * first.m * first.k * then.n;
     }
     const double m = static_cast<double>(made[made.size() - 2]);
-    // (C A) B with C of [q, m]; of linear, (C B^T) A^T with C of [q, n]
+    // (C A) B with C of [q, m]; for linear, (C B^T) A^T with C of [q, n]
     const double inner = name == "linear" ? first.n : m;
     const double outer = name == "linear" ? m : first.n;
     return 2 * batch * then.m * first.k * (inner + outer);

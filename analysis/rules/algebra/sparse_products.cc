@@ -1,10 +1,10 @@
-// Are matrices of which nearly all elements are zero multiplied as dense ones:
-// one-hot rows, which look up rows of weights or sum up groups, and adjacency
-// matrices?
-// Sources: PyTorch documentation, torch.nn.functional.embedding and
-// torch.sparse; T. Kipf and M. Welling 2017, "Semi-Supervised Classification
-// with Graph Convolutional Networks", section 3.2: the product with the
-// adjacency matrix costs as much as there are edges.
+// Are matrices whose elements are nearly all zero multiplied as dense ones?
+// One-hot rows look up rows of weights or sum up groups; adjacency matrices sum
+// over neighbours. Sources: PyTorch documentation,
+// torch.nn.functional.embedding and torch.sparse; T. Kipf and M. Welling 2017,
+// "Semi-Supervised Classification with Graph Convolutional Networks", section
+// 3.2: the product with the adjacency matrix costs as many operations as there
+// are edges.
 #include <algorithm>
 #include <cstdint>
 #include <map>
@@ -29,26 +29,27 @@ namespace stepscope {
 namespace sparse_products_rules {
 namespace {
 
-// A lookup moves 8 bytes for each number, in which a core does some 25
+// A lookup moves 8 bytes per number. In that time a core does some 25
 // operations (two 8-wide multiply-adds per cycle, 10 to 15 bytes per cycle from
-// memory); a product takes 2 for each class.
+// memory). A product takes 2 operations per class.
 constexpr int64_t kLeastClasses = 64;
 constexpr char kChange[] = "lookups in place of one-hot products";
-// Of the elements of a matrix, what is written at most if it is sparse: with
-// more, a product of a dense one is as fast. Where the number is not recorded,
-// writing one takes 2 ns or more (a random access, of one of two cores).
+// A matrix counts as sparse if at most this share of its elements is written.
+// With more, a dense product is as fast. If the number of written elements is
+// not recorded, writing one is assumed to take at least kWriteNs (a random
+// access, with one of two cores).
 constexpr double kMostWritten = 0.05;
 constexpr double kWriteNs = 2;
 constexpr char kSparseChange[] = "sparse in place of dense products";
-// A product with fewer rows takes about as long as calling the sparse one.
+// A product with fewer rows takes about as long as calling the sparse product.
 constexpr int64_t kLeastNodes = 256;
 
 struct Lookup {
   size_t step = 0;
   RowId makes = kNone, product = kNone;
   std::vector<RowId> ops = {};  // that a lookup replaces
-  Dims rows = {};               // one-hot
-  bool groups = false;          // the product sums up rows of each class
+  Dims rows = {};               // sizes of the one-hot rows
+  bool groups = false;          // the product sums up the rows of each class
 };
 
 class Finder {
@@ -69,7 +70,7 @@ class Finder {
     return PlainNameOf(m_.trace, row);
   }
 
-  // The sizes of what ops[i] makes, if it is one-hot in its last dimension.
+  // Returns the sizes of the result of ops[i] if its last dimension is one-hot.
   Dims OneHotRows(std::span<const RowId> ops, size_t i) const {
     const RowId row = ops[i];
     if (NameOf(row) == "one_hot") {
@@ -91,8 +92,8 @@ class Finder {
     return rows;
   }
 
-  // Of a one_hot without the number of classes: as the next op that takes such
-  // rows tells. -1 if there is none.
+  // Returns the number of classes for a one_hot without that argument, judged
+  // by the next op that takes such rows; -1 if there is none.
   int64_t Classes(std::span<const RowId> ops, size_t i,
                   const Dims& rows) const {
     for (++i; i < ops.size(); ++i) {
@@ -105,8 +106,8 @@ class Finder {
     return -1;
   }
 
-  // What is made of the one-hot `rows` behind ops[i], if only products and sums
-  // take them.
+  // Returns the lookup that the one-hot `rows` of ops[i] stand for, if only
+  // products and sums take them.
   std::optional<Lookup> Multiplied(std::span<const RowId> ops, size_t i,
                                    const Dims& rows) const {
     Lookup one{.makes = ops[i], .ops = {ops[i]}, .rows = rows};
@@ -142,7 +143,7 @@ class Finder {
     return turned;
   }
 
-  // True if the rows, or turned ones, are what `row` multiplies from the left.
+  // True if `row` multiplies by the rows, or by their transpose, from the left.
   bool IsOperand(RowId row, const Dims& rows, const Dims& turned,
                  bool is_turned) const {
     const std::string_view name = NameOf(row);
@@ -200,12 +201,12 @@ Verdict CheckOneHotProduct(const AnalysisContext& m) {
   return FireBound(std::move(finding), all.saved_ns);
 }
 
-// A product from the left with a square matrix of constants.
+// A product with a constant square matrix on the left.
 struct Spread {
   size_t step = 0;
   RowId product = kNone;
   int64_t nodes = 0;                // rows of the matrix
-  std::vector<RowId> filling = {};  // ops that write it
+  std::vector<RowId> filling = {};  // ops that write the matrix
 };
 
 bool MakesZeros(std::string_view name) {
@@ -214,14 +215,14 @@ bool MakesZeros(std::string_view name) {
 bool FillsByIndex(std::string_view name) {
   return IsAnyOf(name, {"index_put", "scatter", "scatter_add"});
 }
-// What is zero stays zero, or is only counted.
+// True for ops that keep zeros zero, or only count them.
 bool KeepsZeros(std::string_view name) {
   return IsAnyOf(name, {"mul", "div", "to", "_to_copy", "clone", "t",
                         "transpose", "sum", "fill_diagonal"});
 }
 
-// A matrix that no op of the step makes but by writing to zeros by index, that
-// nothing but such products takes, and that gets no gradient.
+// Finds matrices that get no gradient, that only such products take, and that
+// no op of the step makes, except by writing into zeros by index.
 class ConstantMatrices {
  public:
   explicit ConstantMatrices(const AnalysisContext& context) : m_(context) {}
@@ -230,12 +231,13 @@ class ConstantMatrices {
     std::vector<Spread> found;
     for (const ForwardStep& step : m_.forward) {
       std::vector<Spread> here;
-      std::set<int64_t> others;  // squares that are more than such a matrix
+      std::set<int64_t> others;  // squares that are used otherwise
       const std::map<int64_t, std::vector<RowId>> filled = FilledByIndex(step);
       for (RowId row : step.ops) {
         const int64_t size = LeftSquare(row);
-        // With a node, but none that makes a gradient of the matrix: in a pass
-        // without gradients, all weights look like that.
+        // The product must have a node, but none that computes a gradient of
+        // the matrix. Without a node, it may be in a pass without gradients,
+        // where all weights look constant.
         if (size >= kLeastNodes && HasNodes(row) &&
             !HasMatrixGradient(row, size) && !MultipliesParameter(row)) {
           const auto filling = filled.find(size);
@@ -254,8 +256,8 @@ class ConstantMatrices {
   }
 
  private:
-  // The size of the square matrix that `row` multiplies features with, of which
-  // there are fewer than nodes; 0 for other ops.
+  // Returns the size of the square matrix with which `row` multiplies features,
+  // if there are fewer features than rows; 0 for other ops.
   int64_t LeftSquare(RowId row) const {
     const std::string_view name = PlainNameOf(m_.trace, row);
     if (!IsAnyOf(name, {"mm", "matmul", "addmm", "spmm"})) return 0;
@@ -269,7 +271,7 @@ class ConstantMatrices {
                : 0;
   }
 
-  // True if the product is one of a sparse matrix: aten::_nnz is its number of
+  // True if the product is of a sparse matrix. aten::_nnz returns its number of
   // elements.
   bool IsSparse(RowId row) const {
     return std::ranges::any_of(m_.tree.inside(row), [&](RowId inner) {
@@ -283,7 +285,7 @@ class ConstantMatrices {
     return !gradients_->NodesOf(row).empty();
   }
 
-  // True if backward makes a gradient of the matrix.
+  // True if backward computes a gradient of the matrix.
   bool HasMatrixGradient(RowId row, int64_t size) const {
     const Dims square = {size, size};
     for (RowId node : gradients_->NodesOf(row)) {
@@ -297,14 +299,14 @@ class ConstantMatrices {
     return false;
   }
 
-  // True if the right operand is a parameter: the left one is a batch.
+  // True if the right operand is a parameter, which makes the left one a batch.
   bool MultipliesParameter(RowId row) const {
     const size_t at = PlainNameOf(m_.trace, row) == "addmm" ? 2 : 1;
     return gradients_->KeptAmong(0, kNone, DimsOf(m_.trace, row, at)) > 0;
   }
 
-  // The squares that begin as zeros and are then written by index, with the ops
-  // that do so.
+  // Returns, by size, the ops that make and write square matrices which start
+  // as zeros and are then written by index.
   std::map<int64_t, std::vector<RowId>> FilledByIndex(
       const ForwardStep& step) const {
     std::map<int64_t, std::vector<RowId>> zeros, filled;
@@ -334,8 +336,8 @@ class ConstantMatrices {
     return filled;
   }
 
-  // How many elements index_put or scatter writes: as many as it is given, else
-  // no more than its time allows.
+  // Returns how many elements index_put or scatter writes: as many as it is
+  // given, or, if that is unknown, the most that its time allows.
   double WrittenBy(RowId row) const {
     const bool puts = PlainNameOf(m_.trace, row) == "index_put";
     for (size_t at :
@@ -372,7 +374,7 @@ class ConstantMatrices {
   }
 
   const AnalysisContext& m_;
-  std::optional<LayerGradients> gradients_;  // made for the first product
+  std::optional<LayerGradients> gradients_;  // made when first needed
 };
 
 Verdict CheckSparseKeptDense(const AnalysisContext& m) {
@@ -380,7 +382,7 @@ Verdict CheckSparseKeptDense(const AnalysisContext& m) {
   const std::vector<Spread> found = ConstantMatrices(m).Find();
   if (!RecursInMostSteps(m.steps, found)) return Clean();
   std::vector<ShortenedOp> ops;
-  std::set<RowId> filling;  // several products take one matrix
+  std::set<RowId> filling;  // several products may take one matrix
   bool trains = false;
   for (const Spread& one : found) {
     trains |= AppendWithNodes(m, one.product, 0, ops);

@@ -1,4 +1,4 @@
-// Is attention computed in single ops where one fused kernel could do it?
+// Is attention computed in separate ops although one fused kernel could do it?
 // Source: the documentation of torch.nn.functional.scaled_dot_product_attention
 // (its backends, and what each of them supports).
 #include <stepscope/device_peaks.h>
@@ -27,14 +27,16 @@ namespace stepscope {
 namespace attention_rules {
 namespace {
 
-// A fused backward pass computes the scores again: five products, not four.
+// A fused backward pass recomputes the scores, so it has five products, not
+// four.
 constexpr double kProductsAgain = 0.25;
 constexpr char kChange[] = "fused attention";
 
-// The part of the products that a fused kernel computes: on a GPU, it leaves
-// out blocks of scores that a causal mask hides. Half of the scores, and half a
-// block for each row of them. On a CPU, less was gained than without that.
-// Source: FlashAttention (arxiv.org/abs/2205.14135), 128 keys in a block.
+// Returns the share of the products that a fused kernel computes. On a GPU, it
+// skips blocks of scores that a causal mask hides, so it computes half of the
+// scores, plus half a block per row of scores. On a CPU, less was gained than
+// even without skipping. Source: FlashAttention (arxiv.org/abs/2205.14135), 128
+// keys in a block.
 double ProductsLeft(const AnalysisContext& m, const WrittenAttention& one) {
   constexpr double kBlock = 128;
   if (!m.has_gpu || !one.causal || one.dims.empty()) return 1;
@@ -42,8 +44,8 @@ double ProductsLeft(const AnalysisContext& m, const WrittenAttention& one) {
   return std::min(1.0, (length + kBlock) / (2 * length));
 }
 
-// False where scaled_dot_product_attention would run the same single ops: its
-// fused kernels take no dropout on a CPU, and no float64 on a GPU.
+// False if scaled_dot_product_attention would run the same separate ops: its
+// fused kernels do not support dropout on a CPU or float64 on a GPU.
 bool HasFusedKernel(const AnalysisContext& m, const WrittenAttention& one) {
   if (!m.has_gpu) return !one.drops;
   return CostOf(m.trace, one.scores).precision != Precision::kFp64;
@@ -51,7 +53,7 @@ bool HasFusedKernel(const AnalysisContext& m, const WrittenAttention& one) {
 
 struct FusedKernels {
   ShortenedOps change;
-  double between_ns = 0;  // per step: what they need no ops for
+  double between_ns = 0;  // per step: ops that disappear
 };
 FusedKernels Fused(const AnalysisContext& m,
                    const std::vector<WrittenAttention>& all) {
@@ -70,6 +72,8 @@ FusedKernels Fused(const AnalysisContext& m,
   const ShortenedOps computed = ShortenOps(m, std::move(products), kChange);
   const double again = kProductsAgain * (computed.ns - computed.saved_ns);
   const double backward = ShortenOps(m, nodes, kChange).ns;
+  // Spread the time in which backward recomputes the scores over its nodes,
+  // because an edit can only shorten ops by shares.
   for (ShortenedOp& node : nodes) {
     node.left = backward > 0 ? std::min(1.0, again / backward) : 0;
   }
@@ -82,7 +86,7 @@ FusedKernels Fused(const AnalysisContext& m,
           ShortenOps(m, std::move(between), kChange).ns};
 }
 
-// Where most of the time goes, or the first of all where sizes are unknown.
+// Returns the one that takes most time, or the first if sizes are unknown.
 const WrittenAttention& Largest(const std::vector<WrittenAttention>& all) {
   return *std::ranges::max_element(all, {}, &WrittenAttention::score_bytes);
 }
@@ -121,7 +125,7 @@ void SayFix(const AnalysisContext& m, const WrittenAttention& one,
         "mask that needs a gradient)";
     return;
   }
-  // PyTorch's flash kernel needs Ampere, as bfloat16 does.
+  // PyTorch's flash kernel needs Ampere or later, as bfloat16 does.
   const std::string halves =
       m.has_gpu && HasBf16(m.kernels.device) &&
               !Is16Bit(CostOf(m.trace, one.scores).precision)
@@ -138,7 +142,7 @@ void SayFix(const AnalysisContext& m, const WrittenAttention& one,
       halves;
 }
 
-// The outermost ops of `thread` that begin in `span`, in time order.
+// Returns the outermost ops of `thread` that start in `span`, in time order.
 std::vector<RowId> OutermostIn(const AnalysisContext& m, RowId thread,
                                Span span) {
   std::vector<RowId> rows;
@@ -148,8 +152,8 @@ std::vector<RowId> OutermostIn(const AnalysisContext& m, RowId thread,
   return rows;
 }
 
-// True if `b` follows `a` as the next head of the same attention does: only
-// projections lie between.
+// True if `b` may be the next head after `a` in the same attention: only
+// projections lie between them.
 bool IsNextHead(const AnalysisContext& m, const WrittenAttention& a,
                 const WrittenAttention& b) {
   const Op& last = m.trace.ops()[OutermostOf(m.trace, a.values)];
@@ -169,7 +173,7 @@ bool IsNextHead(const AnalysisContext& m, const WrittenAttention& a,
       });
 }
 
-// Heads that run one after the other.
+// Heads that run one after the other, in one step.
 struct Heads {
   size_t step = 0;
   double count = 0;
@@ -196,8 +200,8 @@ std::vector<Heads> HeadsOneByOne(const AnalysisContext& m,
   return found;
 }
 
-// Says so, and returns the most that one call for all heads gains. `fused_ns`:
-// what the ops between the products are.
+// Adds the heads to the finding, and returns the most that one call for all
+// heads gains. `fused_ns`: time of the ops between the products.
 double TellHeads(const AnalysisContext& m, const std::vector<Heads>& rows,
                  double fused_ns, Finding& finding) {
   MergedCalls merged(m);

@@ -1,6 +1,6 @@
-// Do backward passes of one step walk the same graph several times?
-// Source: PyTorch documentation, Autograd mechanics: gradients accumulate, so
-// that the gradient of a sum of losses is the sum of their gradients.
+// Do several backward passes of one step walk the same graph? Source: PyTorch
+// documentation, Autograd mechanics: gradients accumulate, so the gradient of a
+// sum of losses is the sum of their gradients.
 #include <algorithm>
 #include <functional>
 #include <map>
@@ -25,18 +25,19 @@ namespace stepscope {
 namespace autograd_rules {
 namespace {
 
-// The other half may have the sizes of parameters that are updated.
+// This share of the gradients must be dropped. The others may have the sizes of
+// parameters that are updated.
 constexpr double kDroppedShare = 0.5;
 constexpr char kChange[] = "no node of autograd run again";
 
-// What passes of the steady steps do in vain.
+// Needless work of passes in the steady steps.
 struct Repeats {
   std::vector<ShortenedOp> ops = {};
-  size_t nodes = 0;   // runs that are not needed
-  size_t visits = 0;  // of a node in a step, at most
+  size_t nodes = 0;   // needless runs of nodes
+  size_t visits = 0;  // most runs of one node in a step
   std::set<size_t> steps = {};
   const GraphWalk *first = nullptr, *again = nullptr;  // an example
-  bool of_parts = false;  // of one output, an element or row in each pass
+  bool of_parts = false;  // each pass takes a part of one output
 };
 
 class RepeatFinder {
@@ -46,7 +47,7 @@ class RepeatFinder {
       : m_(context), forward_(context), passes_(passes) {}
 
   void Find() {
-    std::map<int64_t, Visits> nodes;  // of one step, by sequence number
+    std::map<int64_t, Visits> nodes;  // nodes of one step, by sequence number
     size_t step = m_.steps.windows.size();
     for (size_t pass = 0; pass < passes_.size(); ++pass) {
       if (passes_[pass].step != step) nodes.clear();
@@ -76,22 +77,22 @@ class RepeatFinder {
     }
   }
 
-  Repeats summed;   // gradients that later passes add to those of the first
-  Repeats dropped;  // gradients that nobody reads before a later pass
-  Repeats derived;  // derivatives of an output that an earlier pass also took
+  Repeats summed;   // later passes add gradients to those of the first
+  Repeats dropped;  // nobody reads gradients before a later pass
+  Repeats derived;  // an earlier pass took derivatives of the same output
 
  private:
-  // Of two passes that have nodes in common.
+  // How two passes with common nodes relate.
   enum class Relation : uint8_t { kNone, kSummed, kDropped };
-  // Of one node, those whose gradients are summed up.
+  // The visits of one node whose gradients are summed up.
   struct Visits {
     size_t count = 0;
     size_t pass = 0;  // the latest
     const WalkedNode* latest = nullptr;
   };
 
-  // Passes that can be differentiated again, as for the derivatives in a
-  // differential equation, one for each input of the same output.
+  // Finds passes that can be differentiated again, with one pass for each input
+  // of the same output. Derivatives in a differential equation are an example.
   void FindSameOutput(size_t after) {
     for (size_t before = after; before-- > 0;) {
       const GraphWalk &first = passes_[before], &again = passes_[after];
@@ -103,7 +104,8 @@ class RepeatFinder {
       for (const WalkedNode& node : again.nodes) {
         if (!seen.contains(node.sequence)) continue;
         derived.ops.push_back({node.row, 0});
-        // The nodes of the ops that it runs, which a later pass visits.
+        // Also drop the backward nodes of the ops inside it, which a later pass
+        // visits.
         for (RowId of : forward_.NodesOf(node.row)) {
           derived.ops.push_back({of, 0});
         }
@@ -119,7 +121,7 @@ class RepeatFinder {
     }
   }
 
-  // True if the pass begins with a part of an output, such as the energy of one
+  // True if the pass starts from a part of an output, such as the energy of one
   // molecule.
   bool PicksPart(const WalkedNode& node) const {
     const std::string_view name = m_.trace.name(m_.trace.ops()[node.row].name);
@@ -128,12 +130,12 @@ class RepeatFinder {
         !name.ends_with("UnbindBackward0")) {
       return false;
     }
-    // Columns are different quantities, of all samples.
+    // A column, in contrast, is one quantity for all samples.
     const RowId forward = m_.trace.ops()[node.row].forward;
     return forward != kNone && NumberArgument(m_.trace, forward, 1) == 0;
   }
 
-  // True if both begin at the same node, or at sums or parts of the same
+  // True if both passes start at the same node, or at sums or parts of the same
   // output.
   bool BeginAlike(const std::vector<WalkedNode>& first,
                   const std::vector<WalkedNode>& again) const {
@@ -148,14 +150,14 @@ class RepeatFinder {
       if (!same && !parts) return false;
       at = 1;
     }
-    // One node alone is hardly a network.
+    // A single node is hardly a network.
     return first.size() > at + 1 && again.size() > at + 1 &&
            first[at].sequence == again[at].sequence &&
            first[at + 1].sequence == again[at + 1].sequence;
   }
 
-  // True if a random vector may be drawn, whose product with the derivatives
-  // the next pass takes.
+  // True if a random vector may be drawn in `span`, with which the next pass
+  // multiplies the derivatives.
   bool DrawsBetween(Span span) const {
     bool draws = false;
     ForOthers(span, [&](RowId row) {
@@ -182,9 +184,10 @@ class RepeatFinder {
     }
   }
 
-  // Of the parameters that both passes lead to from the same nodes: does the
-  // later pass add to the gradients of the earlier one, and nothing reads or
-  // changes these in between? Or does it begin anew, and nothing has read them?
+  // Compares the gradients of parameters that both passes reach from the same
+  // nodes. kSummed: the later pass adds to the gradients of the earlier one,
+  // and nothing reads or changes these in between. kDropped: the later pass
+  // makes gradients anew, and nothing has read the earlier ones.
   Relation RelationOf(size_t before, size_t after) const {
     std::map<int64_t, std::set<Dims>> kept;  // by node
     for (const WalkedNode& node : passes_[before].nodes) {
@@ -196,7 +199,7 @@ class RepeatFinder {
     size_t adds = 0;
     for (const WalkedNode& node : passes_[after].nodes) {
       for (const KeptGradient& one : node.kept) {
-        // A parameter may have no part in one of the losses.
+        // Skip a parameter that is not part of the other loss.
         if (!kept[node.sequence].contains(one.gradient)) continue;
         adds += one.adds;
         gradients.push_back(one.gradient);
@@ -216,8 +219,8 @@ class RepeatFinder {
                : Relation::kNone;
   }
 
-  // Calls `visit` with each op that is no part of a forward pass and begins
-  // within `span`, until it returns false.
+  // Calls `visit` with each op that starts within `span` and has no backward
+  // node, until it returns false.
   template <typename Visit>
   void ForOthers(Span span, const Visit& visit) const {
     const std::span<const Op> ops = m_.trace.ops();
@@ -229,7 +232,7 @@ class RepeatFinder {
     }
   }
 
-  // True if no op takes a tensor of the sizes of most of these gradients.
+  // True if for most of these gradients, no op takes a tensor of the same size.
   bool AreDropped(const std::vector<Dims>& gradients, Span span) const {
     std::set<Dims> taken;
     bool known = true;
@@ -255,10 +258,11 @@ class RepeatFinder {
     return known && left >= kDroppedShare * all;
   }
 
-  // True if an op that is no part of a forward pass may take such a gradient
+  // True if an op that is not part of a forward pass may take such a gradient
   // within `span`.
   bool IsRead(std::set<Dims> gradients, Span span) const {
-    // Labels and losses have one dimension as well.
+    // Leave out one-dimensional gradients, because labels and losses have one
+    // dimension, too.
     const auto is_large = [](const Dims& dims) { return dims.size() > 1; };
     if (std::ranges::any_of(gradients, is_large)) {
       std::erase_if(gradients, std::not_fn(is_large));
@@ -290,7 +294,8 @@ class RepeatFinder {
   const std::vector<GraphWalk>& passes_;
 };
 
-// The edit without these nodes, and without what the engine does behind each.
+// Returns the edit without these nodes, and without the engine's work after
+// each.
 ShortenedOps Without(const AnalysisContext& m, std::vector<ShortenedOp> nodes) {
   ShortenedOps without = ShortenOps(m, std::move(nodes), kChange);
   double engine_ns = 0;
@@ -305,7 +310,7 @@ ShortenedOps Without(const AnalysisContext& m, std::vector<ShortenedOp> nodes) {
   return without;
 }
 
-// Adds the finding about `found`, which `describe` completes, if it is in most
+// Adds the finding about `found`, completed by `describe`, if it occurs in most
 // steps and gains enough.
 template <typename Describe>
 void AddFinding(const AnalysisContext& m, const Repeats& found,
@@ -331,7 +336,8 @@ void AddFinding(const AnalysisContext& m, const Repeats& found,
                            .bound_ns = less.saved_ns});
 }
 
-// Of an output whose parts are differentiated one by one.
+// Completes the finding for an output whose parts are differentiated one by
+// one.
 void SayOfParts(Finding& finding) {
   finding.assumption =
       "one call for all parts runs each node once, as long as its first "

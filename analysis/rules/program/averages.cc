@@ -27,13 +27,13 @@ namespace {
 
 constexpr char kChange[] = "averages of trained weights only";
 
-// The averages of tensors of one size in one step.
+// The averages of tensors of one size, in one step.
 struct Averages {
   size_t count = 0;
   std::vector<RowId> ops = {};
 };
 
-// What one step averages of weights that are not trained.
+// The averages of weights that are not trained, in one step.
 struct Frozen {
   size_t step = 0;
   size_t count = 0;  // tensors
@@ -60,7 +60,8 @@ class Finder {
     const std::map<Dims, Averages> averaged = AveragedIn(step.ops);
     if (averaged.empty()) return one;
     if (!trained_) trained_ = ParametersBySize(FindGraphWalks(m_));
-    // Elsewhere, what is averaged may be no weights at all.
+    // If no size belongs to a trained weight, the averages may not be of
+    // weights at all.
     if (std::ranges::none_of(averaged, [&](const auto& each) {
           return trained_->contains(each.first);
         })) {
@@ -69,7 +70,8 @@ class Finder {
     for (const auto& [dims, all] : averaged) {
       const auto known = trained_->find(dims);
       const size_t trained = known == trained_->end() ? 0 : known->second;
-      // Vectors may be statistics of a normalisation, which change.
+      // Vectors may be statistics of a normalisation, which change without
+      // training.
       if (all.count <= trained || dims.size() < 2 || IsMade(step.ops, dims)) {
         continue;
       }
@@ -84,8 +86,8 @@ class Finder {
     return one;
   }
 
-  // average.mul_(decay).add_(weight, alpha=...), or average.lerp_(weight, ...);
-  // by size.
+  // Returns, by size, the ops average.mul_(decay).add_(weight, alpha=...) and
+  // average.lerp_(weight, ...).
   std::map<Dims, Averages> AveragedIn(std::span<const RowId> ops) const {
     std::map<Dims, Averages> found;
     RowId before = kNone;
@@ -98,6 +100,7 @@ class Finder {
                         IsInPlace(m_.trace, before) &&
                         DimsOf(m_.trace, before, 0) == dims &&
                         DimsOf(m_.trace, before, 1).empty();
+      // An average of weights has no gradient, unlike a sum inside the model.
       if (!dims.empty() && IsInPlace(m_.trace, row) &&
           TakesTwo(m_.trace, row, dims) && (sums || name == "lerp") &&
           m_.backward.Of(m_.trace.ops()[row]).empty()) {
@@ -111,8 +114,8 @@ class Finder {
     return found;
   }
 
-  // True if the step makes a tensor of this size, which may be what is
-  // averaged, as for the codes of a VQ-VAE.
+  // True if the step makes a tensor of this size. That tensor may be what is
+  // averaged, such as the codes of a VQ-VAE.
   bool IsMade(std::span<const RowId> ops, const Dims& dims) const {
     return std::ranges::any_of(ops, [&](RowId row) {
       return !IsInPlace(m_.trace, row) && !m_.tree.traits(row).bookkeeping &&
@@ -121,7 +124,7 @@ class Finder {
   }
 
   const AnalysisContext& m_;
-  // Parameters that keep a gradient; counted for the first average.
+  // Parameters that get a gradient, counted when the first average is found.
   std::optional<std::map<Dims, size_t>> trained_;
 };
 

@@ -24,26 +24,26 @@ namespace stepscope {
 namespace between_steps_rules {
 namespace {
 
-// Of the step: what launch-bound asks of framework code.
+// Share of the step, as launch-bound requires for framework code.
 constexpr double kShare = 0.10;
-// Work of fewer steps (those in which the optimizer steps) makes these steps
-// slower than the others, which logging-checkpoint-stall looks for.
+// If the work is in fewer of the steps with an optimizer step, it makes these
+// slower than the others, and logging-checkpoint-stall reports them.
 constexpr double kMostSteps = 2.0 / 3;
-// Between two ops of a loop over the weights. load_state_dict() pauses for some
-// 20 to 100 us at each, longer at the first and the last; what takes longer is
-// something else.
+// The longest pause between two ops of one loop over the weights.
+// load_state_dict() pauses for some 20 to 100 us at each weight, and longer at
+// the first and the last. Longer pauses have other reasons.
 constexpr int64_t kLongestLoopPauseNs = 500'000;
 
-// What the same ops cost; `ops` are of one kind.
+// The cost of ops of one kind.
 struct Part {
   std::vector<OpBetweenSteps> ops = {};
   double ns = 0;         // per steady step, on the host
-  double saved = 1;      // the share of it that the change saves
-  double around_ns = 0;  // AroundNs(), all of which it saves
+  double saved = 1;      // the share of `ns` that the change saves
+  double around_ns = 0;  // AroundNs(), which the change saves completely
 };
 
-// The ops of the training thread in the spans of `ops`, inner ones as well, per
-// steady step.
+// Returns the number of ops, including inner ones, that the training thread
+// runs in the spans of `ops`, per steady step.
 double EventsIn(const AnalysisContext& m,
                 const std::vector<OpBetweenSteps>& ops) {
   double events = 0;
@@ -54,8 +54,9 @@ double EventsIn(const AnalysisContext& m,
   return events / static_cast<double>(m.steps.steady.size());
 }
 
-// What a loop over the weights does besides its ops on them, in ns per steady
-// step: its own code, and views of the weights, as state_dict() makes them.
+// Returns the time of a loop over the weights outside its ops on them, in ns
+// per steady step: the loop's own code, and views of the weights, as
+// state_dict() makes them.
 double AroundNs(const AnalysisContext& m, const WorkBetweenSteps& work) {
   const auto of_loop = [](const OpBetweenSteps& one) {
     return one.kind == BetweenSteps::kWeights ||
@@ -90,7 +91,8 @@ std::vector<RowId> RowsOf(const std::vector<OpBetweenSteps>& ops) {
   return rows;
 }
 
-// Waits for the device stay: host-sync looks for those.
+// Returns the edit without the ops. Waits for the device remain, because
+// host-sync reports them.
 Edit WithoutOps(const AnalysisContext& m, const Part& part,
                 std::vector<ActivityRef>& activities) {
   std::vector<Span> waits;
@@ -222,9 +224,12 @@ Found Describe(const AnalysisContext& m, BetweenSteps kind, const Part& part) {
   const double device_ns = DeviceNsPerStep(m, activities);
   found.finding.evidence += " On the GPU their work takes " +
                             Milliseconds(device_ns * 1e-6) + " per step.";
+  // Saved host time counts at most as much as the device waits for the host.
   found.bound_ns = part.saved * device_ns +
                    std::min(part.ns, m.MeanNs(Cause::kDispatch) +
                                          m.MeanNs(Cause::kHostCode));
+  // If the device hides the work, the replay predicts no gain, and the finding
+  // is dropped.
   found.choice = Choice::kLadder;
   found.worth = kShare;
   return found;

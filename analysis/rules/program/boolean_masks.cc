@@ -1,7 +1,7 @@
-// Does a mask pick single elements out of a large tensor?
-// Source: PyTorch documentation of torch.Tensor.masked_fill and torch.where;
-// x[mask] lists the places of all True elements (aten::nonzero), gathers, and
-// scatters its gradient.
+// Does a mask pick single elements out of a large tensor? Source: PyTorch
+// documentation of torch.Tensor.masked_fill and torch.where. x[mask] lists the
+// indices of all True elements (aten::nonzero), gathers, and scatters its
+// gradient.
 #include <algorithm>
 #include <cstdint>
 #include <map>
@@ -24,8 +24,8 @@ namespace boolean_masks_rules {
 namespace {
 
 constexpr char kChange[] = "masks in place of picked elements";
-// Picks of rows in a step that are a loop over groups. Our own choice; losses
-// pick a few times.
+// This many picks of rows in a step are a loop over groups. Our own choice; a
+// loss picks only a few times.
 constexpr double kManyPicks = 16;
 
 struct Picked {
@@ -34,7 +34,7 @@ struct Picked {
   Dims dims = {};
 };
 
-// True if places are listed in `row` of a mask of these sizes.
+// True if `row` lists the indices of True elements in a mask of these sizes.
 bool ListsPlaces(const AnalysisContext& m, RowId row, const Dims& mask) {
   return std::ranges::any_of(m.tree.inside(row), [&](RowId inner) {
     return PlainNameOf(m.trace, inner) == "nonzero" &&
@@ -42,13 +42,14 @@ bool ListsPlaces(const AnalysisContext& m, RowId row, const Dims& mask) {
   });
 }
 
-// True if `row` is x[mask] with a mask for each element.
+// True if `row` is x[mask] with one mask value per element.
 bool PicksElements(const AnalysisContext& m, RowId row) {
   const Dims& dims = DimsOf(m.trace, row, 0);
+  // In one dimension, such a mask picks rows.
   return dims.size() >= 2 && ListsPlaces(m, row, dims);
 }
 
-// The same with a mask for each row.
+// True if `row` is x[mask] with one mask value per row.
 bool PicksRows(const AnalysisContext& m, RowId row) {
   const Dims& dims = DimsOf(m.trace, row, 0);
   return !dims.empty() && ListsPlaces(m, row, {dims.front()});
@@ -68,8 +69,9 @@ std::vector<Picked> FindPicks(const AnalysisContext& m,
   return found;
 }
 
-// Rows picked group by group, as of the relations of a graph or the experts of
-// a mixture: on a GPU, each pick waits for the number of its rows.
+// Checks for rows picked group by group, such as the relations of a graph or
+// the experts of a mixture. On a GPU, each pick waits for the number of its
+// rows.
 Verdict CheckPickedGroups(const AnalysisContext& m) {
   if (!m.has_gpu) return Clean();
   std::map<int64_t, std::vector<Picked>> by_rows;

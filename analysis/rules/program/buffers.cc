@@ -1,6 +1,6 @@
-// Is all of a buffer copied to replace a few of its rows?
-// Source: the reference implementation of MoCo (He et al. 2020), whose queue of
-// keys is overwritten in place, with a pointer to the oldest ones.
+// Is a whole buffer copied to replace a few of its rows? Source: the reference
+// implementation of MoCo (He et al. 2020), which overwrites its queue of keys
+// in place, with a pointer to the oldest ones.
 #include <algorithm>
 #include <cstdint>
 #include <optional>
@@ -23,21 +23,22 @@ namespace buffers_rules {
 namespace {
 
 constexpr char kChange[] = "buffer overwritten in place";
-// Of the buffer: replacing more of it costs about as much as copying it.
+// Share of the buffer. Replacing more costs about as much as copying all of it.
 constexpr double kMostReplaced = 0.5;
 
-// A copy of the buffer, less some rows and with as many new ones.
+// A copy of the buffer in which some rows are replaced by as many new ones.
 struct Shift {
   size_t step = 0;
   RowId row = kNone;
   Dims buffer = {};
-  double replaced = 0;  // the share of it that is new
-  bool shifts = true;   // the other rows get new places
-  // Behind the op: freeing old buffers takes no longer than filling new ones.
+  double replaced = 0;  // the share of the buffer that is new
+  bool shifts = true;   // the other rows move to new places
+  // Time after the op. Freeing an old buffer takes at most as long as filling a
+  // new one.
   int64_t freed_ns = 0;
 };
 
-// What remains of a tensor without its first or its last rows.
+// A view of a tensor without its first or its last rows.
 struct Slice {
   Dims from = {};
   Dims part = {};
@@ -78,7 +79,7 @@ class Finder {
   }
 
  private:
-  // What has no gradient may be changed in place.
+  // A result with a gradient must not be changed in place.
   bool HasGradient(RowId row) {
     return !m_.backward.Of(m_.trace.ops()[row]).empty();
   }
@@ -86,6 +87,8 @@ class Finder {
   std::optional<Slice> SliceOf(RowId row) const {
     const auto range = SliceArguments(m_.trace, row);
     Slice slice{.from = DimsOf(m_.trace, row, 0)};
+    // Exactly one end must be cut off. A slice from the middle, or of all rows,
+    // is no shift.
     if (!range || range->dim != 0 || range->step != 1 || range->count() == 0 ||
         (range->begin > 0) == (range->end < slice.from[0])) {
       return {};
@@ -95,7 +98,7 @@ class Finder {
     return slice;
   }
 
-  // torch.cat of one of `slices` and as many rows as it lacks.
+  // Checks for torch.cat of one of `slices` and as many rows as were cut off.
   std::optional<Shift> ShiftOf(RowId row,
                                const std::vector<Slice>& slices) const {
     const RowId inputs = m_.trace.ops()[row].inputs;
@@ -117,11 +120,12 @@ class Finder {
     return {};
   }
 
-  // index_copy(buffer, 0, rows, fresh) and the like, which are not in place.
+  // Checks for index_copy(buffer, 0, rows, fresh) and similar ops that are not
+  // in place.
   std::optional<Shift> CopyWithRows(RowId row) const {
     const std::string_view name = PlainNameOf(m_.trace, row);
     if (IsInPlace(m_.trace, row)) return {};
-    size_t fresh = 0;  // the place of what is written among the arguments
+    size_t fresh = 0;  // index of the argument with the new rows
     if (IsAnyOf(name, {"index_copy", "scatter"})) {
       fresh = name == "scatter" ? 2 : 3;
     } else if (name == "index_put") {
@@ -154,6 +158,7 @@ Verdict CheckShiftedBuffer(const AnalysisContext& m) {
     ops.push_back({one.row, one.replaced});
     freed_ns += static_cast<double>(one.freed_ns);
   }
+  // On a device, the caching allocator keeps freed blocks, which takes no time.
   if (m.has_gpu) freed_ns = 0;
   const ShortenedOps all = ShortenOps(m, std::move(ops), kChange);
   const Shift& largest = *std::ranges::max_element(

@@ -32,7 +32,7 @@ namespace {
 using Sizes = Dims;
 
 std::optional<double> RealIn(std::string_view text) {
-  // from_chars for double is missing in libc++ 14.
+  // Uses strtod, because libc++ 14 has no from_chars for double.
   const std::string copy(text);
   char* end = nullptr;
   const double value = std::strtod(copy.c_str(), &end);
@@ -40,7 +40,7 @@ std::optional<double> RealIn(std::string_view text) {
   return value;
 }
 
-// The numbers of "[2, 3]".
+// Returns the numbers in a text like "[2, 3]".
 std::optional<Sizes> ListIn(std::string_view text) {
   if (!text.starts_with('[') || !text.ends_with(']')) return {};
   text = text.substr(1, text.size() - 2);
@@ -75,7 +75,7 @@ std::optional<Sizes> Broadcast(const std::vector<Sizes>& all) {
   return made;
 }
 
-// True for ops that can make a tensor from numbers alone, none of them random.
+// True for ops that can make a tensor from numbers alone, without randomness.
 bool MakesFromNumbers(std::string_view name) {
   return IsAnyOf(PlainName(name),
                  {"arange", "ones", "zeros", "full", "linspace", "logspace",
@@ -83,8 +83,8 @@ bool MakesFromNumbers(std::string_view name) {
                   "bartlett_window", "kaiser_window"});
 }
 
-// What an op makes of tensors of known sizes, where its name and its recorded
-// arguments tell.
+// Infers the result of an op on tensors of known sizes, if its name and its
+// recorded arguments determine it.
 class Inference {
  public:
   Inference(const Trace& trace, RowId row)
@@ -96,9 +96,9 @@ class Inference {
     for (const Argument& argument : arguments_) AddTensors(argument);
   }
 
-  // Sizes of the tensors that it takes, without numbers of Python.
+  // Sizes of the tensor arguments, without Python numbers.
   const std::vector<Sizes>& tensors() const { return tensors_; }
-  // A tensor from numbers alone, none of them random.
+  // Returns the sizes of a tensor made from numbers alone, without randomness.
   std::optional<Sizes> MadeFromNumbers() const {
     if (!known_ || !tensors_.empty()) return {};
     if (name_ == "arange") return Range();
@@ -112,9 +112,9 @@ class Inference {
     if (name_.ends_with("_window")) return Length(0);
     return {};
   }
-  // All its elements are equal.
+  // True if all elements of the result are equal.
   bool fills() const { return IsAnyOf(name_, {"ones", "zeros", "full"}); }
-  // Makes something else of equal elements.
+  // True if the op makes a tensor with unequal elements from equal ones.
   bool arranges() const {
     return IsAnyOf(name_, {"tril", "triu", "cumsum", "cumprod"});
   }
@@ -136,14 +136,14 @@ class Inference {
            IsAnyOf(name_, {"outer", "ger", "cdist", "mm", "softmax",
                            "linalg_inv", "inverse"});
   }
-  // How many tensors it makes.
+  // Returns how many tensors the op makes.
   int64_t results() const {
     if (name_ == "meshgrid") return static_cast<int64_t>(tensors_.size());
     if (name_ != "unbind" || tensors_.empty()) return 1;
     const std::optional<size_t> dim = Dim(1, tensors_.front().size());
     return dim ? tensors_.front()[*dim] : 1;
   }
-  // REQUIRES: all tensors are constant.
+  // Returns the sizes of the result. REQUIRES: all tensors are constant.
   std::optional<Sizes> Made() const {
     if (!known_ || tensors_.empty()) return {};
     const Sizes& first = tensors_.front();
@@ -182,7 +182,7 @@ class Inference {
   void AddTensors(const Argument& argument) {
     for (const Argument& one : argument.elements) AddTensors(one);
     const std::string_view type = trace_.name(argument.type);
-    // Numbers of Python are tensors without sizes, of these types.
+    // Python numbers appear as arguments without sizes, of one of these types.
     const bool number = argument.dims.empty() &&
                         IsAnyOf(type, {"", "double", "long int", "Scalar",
                                        "ScalarList", "TensorList", "bool"});
@@ -207,7 +207,8 @@ class Inference {
     return ListIn(Concrete(index));
   }
 
-  // arange(end), (start, end) and (start, end, step), each with four more.
+  // arange(end), (start, end) and (start, end, step), each with four further
+  // arguments.
   std::optional<Sizes> Range() const {
     constexpr size_t kMore = 4;
     if (arguments_.size() <= kMore) return {};
@@ -242,7 +243,7 @@ class Inference {
     return sizes;
   }
 
-  // A reduction over all dimensions.
+  // True for a reduction over all dimensions.
   bool IsOfAll() const {
     return arguments_.size() <= 2 && Concrete(1).find('[') == Concrete(1).npos;
   }
@@ -288,6 +289,7 @@ class Inference {
   std::optional<Sizes> Indexed(Sizes made) const {
     if (name_ == "t" && made.size() == 2) return Sizes{made[1], made[0]};
     const std::optional<size_t> dim =
+        // unsqueeze counts in the dimensions of its result.
         Dim(1, made.size() + (name_ == "unsqueeze"));
     if (!dim) return {};
     const auto at = made.begin() + static_cast<std::ptrdiff_t>(*dim);
@@ -320,7 +322,7 @@ class Inference {
   bool known_ = false;
 };
 
-// A chain of ops that needs nothing but numbers.
+// A chain of ops that depends only on numbers.
 struct Chain {
   size_t step = 0;
   size_t first = 0, last = 0;  // indices in ForwardOps::ops
@@ -332,7 +334,8 @@ class ChainFinder {
   ChainFinder(const AnalysisContext& context, const ForwardOps& forward)
       : m_(context), forward_(forward) {}
 
-  // In time order. What only fills tensors, or is overwritten later, is none.
+  // Returns the chains in time order. Ops that only fill tensors, or whose
+  // result is overwritten later, are no chain.
   std::vector<Chain> Find() {
     for (size_t i = 0; i < forward_.ops.size(); ++i) {
       const size_t step =
@@ -349,21 +352,27 @@ class ChainFinder {
   void Add(size_t index, size_t step) {
     const RowId row = forward_.ops[index];
     const Op& recorded = m_.trace.ops()[row];
+    // Return early, because most ops neither start a chain nor follow one, and
+    // reading their arguments takes time.
     if (known_.empty() && !MakesFromNumbers(m_.trace.name(recorded.name))) {
       return;
     }
     const Inference op(m_.trace, row);
     std::optional<Sizes> made = op.MadeFromNumbers();
     const bool begins = made.has_value();
+    // An op with an autograd node depends on trained tensors.
     if (!begins && IsConstant(op) && forward_.NodesOf(row).empty()) {
       made = op.Made();
     }
+    // Any other op ends the chain, because the recording does not show which
+    // tensors it takes or overwrites.
     if (!made) return Close();
     const bool varied =
         !op.fills() && (begins || op.arranges() || Varies(op.tensors()));
     for (const Sizes& sizes : op.tensors()) {
       Made& known = known_[sizes];
-      // A single one may be one that an op has used already, if there is one.
+      // If the op takes a single tensor of this size, and an op has already
+      // used one, it may be that one.
       if (known.used > 0 && std::ranges::count(op.tensors(), sizes) == 1) {
         continue;
       }
@@ -388,10 +397,11 @@ class ChainFinder {
     });
   }
 
-  // True if the op takes only what the chain has made. Tensors are known by
-  // their sizes, so that others of the same sizes must not pass: of two or more
-  // that are combined, all were made and not used before, and nobody computes
-  // with equal elements alone.
+  // True if the op takes only tensors that the chain has made. Tensors are
+  // identified by size, so others of the same sizes must be ruled out. If the
+  // op combines several tensors of one size, the chain must have made that many
+  // unused ones. An op on nothing but equal elements does not count, because no
+  // program computes that.
   bool IsConstant(const Inference& op) const {
     std::map<Sizes, int64_t> takes;
     for (const Sizes& sizes : op.tensors()) {
@@ -416,19 +426,19 @@ class ChainFinder {
   const ForwardOps& forward_;
   Chain open_;
   struct Made {
-    int64_t unused = 0;  // by an op of the chain
+    int64_t unused = 0;  // by no op of the chain so far
     int64_t used = 0;
-    bool varied = false;  // not all elements of all are equal
+    bool varied = false;  // at least one has unequal elements
   };
   std::map<Sizes, Made> known_;  // the open chain's tensors, by size
   bool computes_ = false;
   std::vector<Chain> found_;
 };
 
-// What a chain runs: each op with its arguments.
+// The work of a chain: each op with its arguments.
 using Work = std::vector<std::pair<NameId, RowId>>;
 
-// The chains that run in most steps; figures are per step.
+// The chains that run in most steps. Values are per step.
 struct Rebuilt {
   double ns = 0, events = 0, chains = 0;
   const Chain* longest = nullptr;
@@ -441,6 +451,8 @@ Rebuilt InMostSteps(const AnalysisContext& m, const ForwardOps& forward,
     Work work;
     for (size_t i = chain.first; i <= chain.last; ++i) {
       const Op& op = m.trace.ops()[forward.ops[i]];
+      // Ops with equal arguments share a row of inputs, so equal work has equal
+      // sizes and numbers.
       work.push_back({op.name, op.inputs});
     }
     by_work[work].push_back(&chain);

@@ -1,5 +1,5 @@
 // Is the gradient of an embedding table as large as the table, although a step
-// looks up few rows?
+// looks up only a few rows?
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
@@ -23,21 +23,21 @@ namespace {
 constexpr size_t kTablesShown = 3;
 constexpr char kChange[] = "sparse gradients of embedding tables";
 
-// What an update with a sparse gradient takes on a CPU, whatever the size of
-// the table: per table, and per element of the rows that are looked up (torch
+// The time of an update with a sparse gradient on a CPU, independent of the
+// size of the table: per table, and per element of the rows looked up (torch
 // 2.11, one core, CPU time: 16 to 8192 rows of 64 and 256 elements).
 struct SparseUpdate {
-  std::string_view optimizer;  // that takes the place of it
+  std::string_view optimizer;  // the optimizer that it replaces
   double table_ns, element_ns;
 };
 constexpr SparseUpdate kSparseUpdates[] = {{"SGD", 30'000, 1},
                                            {"Adagrad", 120'000, 6}};
 constexpr SparseUpdate kSparseAdam = {"Adam", 170'000, 12};
-// Rows are often looked up twice, and several threads share the elements.
+// Rows are often looked up twice, and several threads share the work.
 constexpr double kLeastElements = 0.4;
 
-// The optimizer that updates the tables: of several, the one with the least
-// work.
+// Returns the sparse update for the optimizer that updates the tables. Of
+// several optimizers, takes the one with the least work.
 SparseUpdate UpdateOf(const AnalysisContext& m, const DenseTables& found) {
   SparseUpdate least = kSparseAdam;
   for (const Range& range : m.trace.ranges()) {
@@ -68,7 +68,8 @@ double SparseUpdateNs(const AnalysisContext& m, const DenseTables& found) {
   return ns;
 }
 
-// "[200000, 64] (51.2 MB)", "3 of [200000, 64] (51.2 MB each)".
+// Returns, for example, "[200000, 64] (51.2 MB)" or "3 of [200000, 64] (51.2 MB
+// each)".
 std::string InWords(const AnalysisContext& m, const DenseTable& one) {
   const std::string size =
       Bytes(static_cast<double>(BytesOf(m.trace, one.table)));
@@ -91,7 +92,7 @@ std::string TablesInWords(const AnalysisContext& m,
   return ListedWithAnd(words);
 }
 
-// "of at most 2048 of its 200000 rows (1 %)"
+// Returns, for example, "at most 2048 of its 200000 rows (1 %)".
 std::string RowsInWords(const std::vector<DenseTable>& tables) {
   double lookups = 0, rows = 0, count = 0;
   for (const DenseTable& one : tables) {
@@ -116,8 +117,9 @@ Verdict CheckDenseEmbeddingGradient(const AnalysisContext& m) {
   const double backward_ns = ShortenOps(m, found.backward, kChange).saved_ns;
   const double shortened_ns = ShortenOps(m, all, kChange).saved_ns;
   const double dense_ns = shortened_ns + found.free_ns;
-  // The sparse update takes its time in place of a part of these ops.
+  // The sparse update takes its time instead of part of these ops.
   const double sparse_ns = SparseUpdateNs(m, found);
+  // For a small table, a sparse update may take longer than a dense one.
   if (shortened_ns <= sparse_ns) return Clean();
   for (ShortenedOp& one : all) {
     one.left += (1 - one.left) * sparse_ns / shortened_ns;
@@ -174,6 +176,8 @@ Verdict CheckDenseEmbeddingGradient(const AnalysisContext& m) {
   finding.wrong_if =
       "momentum, weight decay, clipping by the norm or an all-reduce with NCCL "
       "has to see the gradients of all rows";
+  // Fire a bound, because tables are freed outside of ops and the replay cannot
+  // shorten that. The replay only tells whether the rest gains anything.
   return Fire(Found{.finding = std::move(finding),
                     .bound_ns = saved_ns,
                     .trials = {sparse.edit}});

@@ -1,6 +1,6 @@
-// Do networks of one shape, each with its own weights, run one after the other?
-// Source: PyTorch tutorials, "Model ensembling": torch.func.stack_module_state
-// and torch.vmap run all members at once.
+// Do networks of equal shape, each with its own weights, run one after the
+// other? Source: PyTorch tutorials, "Model ensembling":
+// torch.func.stack_module_state and torch.vmap run all members at once.
 #include <algorithm>
 #include <cstdint>
 #include <optional>
@@ -24,19 +24,20 @@ namespace stepscope {
 namespace ensembles_rules {
 namespace {
 
-// Two are as well the two critics of an actor, or two heads. Our own choice.
+// Two networks may also be the two critics of an actor, or two heads. Our own
+// choice.
 constexpr size_t kLeastMembers = 3;
 constexpr size_t kLeastLayers = 2;     // of a member
 constexpr size_t kLongestMember = 64;  // ops
 constexpr char kChange[] = "networks run at once";
 
-// Equal chains of ops behind each other, in one step.
+// Consecutive equal chains of ops, in one step.
 struct Ensemble {
   size_t step = 0;
   size_t members = 0, layers = 0;
   std::vector<RowId> ops = {};  // of all members
   Dims input = {}, output = {};
-  double code_ns = 0;  // the program's, between the ops
+  double code_ns = 0;  // the program's code between the ops
 };
 
 class Finder {
@@ -69,15 +70,17 @@ class Finder {
            one.inputs != kNone;
   }
 
-  // The longest row of equal chains from ops[first] on.
+  // Returns the longest series of equal chains that starts with ops[first].
   std::optional<Ensemble> EnsembleAt(std::span<const RowId> ops, size_t first) {
+    // Any distance up to the longest member may be the period. Comparing one
+    // pair of ops rules out most distances.
     const size_t most =
         std::min(kLongestMember, (ops.size() - first) / kLeastMembers);
     for (size_t period = kLeastLayers; period <= most; ++period) {
       if (!Same(ops[first], ops[first + period])) continue;
       size_t end = first + period;
       while (end < ops.size() && Same(ops[end - period], ops[end])) ++end;
-      // What follows the last layer of the last member may differ.
+      // Ops after the last layer of the last member may differ.
       size_t last_layer = period - 1;
       while (WeightArgument(m_.trace, ops[first + last_layer]) == 0) {
         --last_layer;
@@ -93,9 +96,9 @@ class Finder {
     return {};
   }
 
-  // True if the op in front of each chain but the first picks what that chain
-  // takes out of a larger tensor, which no op of the chains makes: an expert
-  // gets its tokens, and not what the expert before it made.
+  // True if the op before each chain but the first picks that chain's input
+  // from a larger tensor that no op of the chains makes. An expert, for
+  // example, gets its own tokens and not the result of the previous expert.
   bool PicksInput(std::span<const RowId> chains, size_t period,
                   const Dims& input) const {
     const RowId pick = chains[period - 1];
@@ -113,9 +116,9 @@ class Finder {
     });
   }
 
-  // `chains` are equal chains of `period` ops; the last one may lack what
-  // follows its layers. Nullopt if one may take what the one before it made, or
-  // if they share their weights.
+  // Returns the ensemble for equal chains of `period` ops, the last of which
+  // may lack the ops after its layers. Nullopt if a chain may take the result
+  // of the previous chain, or if the chains share their weights.
   std::optional<Ensemble> Members(std::span<const RowId> chains, size_t period,
                                   size_t members) {
     const RowId first = chains.front();
@@ -127,6 +130,7 @@ class Finder {
     const bool picks = PicksInput(chains, period, one.input);
     for (RowId row : chains.first(period)) {
       const std::optional<Dims> made = ResultDims(m_.trace, row);
+      // The next chain may take this result, as layers of one network do.
       if (!picks && made && ElementsIn(*made) == elements) return {};
       if (WeightArgument(m_.trace, row) == 0) continue;
       if (!made) return {};
@@ -135,7 +139,7 @@ class Finder {
     }
     if (one.layers < kLeastLayers) return {};
     if (!gradients_) gradients_.emplace(m_);
-    std::vector<RowId> calls;  // of the first layer
+    std::vector<RowId> calls;  // calls of each chain's first layer
     for (size_t i = 0; i < chains.size(); i += period) {
       calls.push_back(chains[i]);
     }
@@ -153,7 +157,7 @@ class Finder {
   }
 
   const AnalysisContext& m_;
-  std::optional<LayerGradients> gradients_;  // made for the first chain
+  std::optional<LayerGradients> gradients_;  // made when first needed
 };
 
 Verdict CheckNetworksOneByOne(const AnalysisContext& m) {

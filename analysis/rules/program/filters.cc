@@ -27,15 +27,17 @@ namespace stepscope {
 namespace filters_rules {
 namespace {
 
-// Transforms reach a tenth to a third of the arithmetic peak that convolutions
-// come close to (Frigo and Johnson 2005, The Design and Implementation of
-// FFTW3), so they must need less than a tenth of the operations.
+// Transforms reach a tenth to a third of the arithmetic peak (Frigo and Johnson
+// 2005, The Design and Implementation of FFTW3), and convolutions come close to
+// the peak. So transforms must need less than a tenth of the operations.
 constexpr double kLeastRatio = 10;
-// Of a basis. Learned filter banks on raw sound have short filters or other
-// numbers of them (wav2vec 2.0: 512 of 10 taps; SincNet: 80 of 251).
+// The least length of the filters of a basis. Learned filter banks on raw sound
+// have short filters, or other numbers of filters (wav2vec 2.0: 512 with 10
+// taps; SincNet: 80 with 251).
 constexpr int64_t kLeastTaps = 128;
-// Operations of transforms on a core, by the same source: a tenth of what
-// products usually do, and a third of the peak of AVX-512 at 3 GHz.
+// Rates of transforms on a core, in operations per ns, by the same source:
+// usually a tenth of the rate of products, at best a third of the peak of
+// AVX-512 at 3 GHz.
 constexpr double kUsualTransformsPerNs = kUsualFlopsPerNs / 10;
 constexpr double kBestTransformsPerNs = 64;
 constexpr char kChange[] = "convolution by spectra";
@@ -46,39 +48,40 @@ struct Filter {
   RowId row = kNone;
   double direct = 0, spectra = 0;  // operations
   bool is_basis = false;           // its filters are sines and cosines
-  // Its time, and that of its backward pass, in which transforms reach a third
-  // of the arithmetic peak at best; 0 where the number of operations tells.
+  // The share of the time, including the backward pass, that remains with
+  // transforms at a third of the arithmetic peak. 0 if the number of operations
+  // decides instead.
   double left = 0;
 };
 
-// Of transforms of `count` signals of size `n`.
+// Returns the operations for transforming `count` signals of size `n`.
 double Transforms(double count, double n) {
   return count * 2.5 * n * std::log2(std::max(n, 2.0));
 }
 
-// The operations if input and filters are transformed, multiplied and summed up
-// over channels, and the result is transformed back.
+// Returns the operations for transforming input and filters, multiplying them
+// and summing over channels, and transforming the result back.
 double SpectraOf(const Dims& input, const Dims& weight,
                  const std::vector<int64_t>& padding) {
   double n = 1;
   for (size_t i = 2; i < input.size(); ++i) {
     const int64_t pad =
         padding.empty() ? 0 : padding[std::min(i - 2, padding.size() - 1)];
-    // Results that wrap around fall into those that are cut off, or into the
-    // padding, which makes the signal as long as this.
+    // The signal is this long. Results that wrap around fall into the part that
+    // is cut off, or into the padding.
     n *= static_cast<double>(std::max(input[i] + 2 * pad, weight[i]));
   }
   const double batch = static_cast<double>(input[0]);
   const double in = static_cast<double>(input[1]);
   const double out = static_cast<double>(weight[0]);
-  const double terms = static_cast<double>(weight[1]);  // channels of a group
-  // Each product of two complex numbers, and its addition, are 8 operations.
+  const double terms = static_cast<double>(weight[1]);  // channels per group
+  // Multiplying two complex numbers and adding the result takes 8 operations.
   return Transforms(batch * in + out * terms + batch * out, n) +
          8 * batch * out * terms * n / 2;
 }
 
-// True if there are as many filters as a Fourier transform of their length has
-// frequencies, or as these have real and imaginary parts.
+// True if the number of filters equals the number of frequencies of a Fourier
+// transform of their length, or the number of their real and imaginary parts.
 bool HasBasisSizes(const Dims& weight) {
   if (weight.size() != 3 || weight[1] != 1 || weight[2] < kLeastTaps) {
     return false;
@@ -88,8 +91,8 @@ bool HasBasisSizes(const Dims& weight) {
          2 * filters == taps + 2;
 }
 
-// True if the backward pass of the convolution `row` may make other gradients
-// than that of its input.
+// True if the backward pass of the convolution `row` may compute gradients
+// other than that of its input.
 bool MayTrainWeight(const AnalysisContext& m, RowId row) {
   for (RowId node : m.backward.Of(m.trace.ops()[row])) {
     for (RowId in : m.tree.inside(node)) {
@@ -103,17 +106,18 @@ bool MayTrainWeight(const AnalysisContext& m, RowId row) {
   return false;
 }
 
-// The operations of the transforms of all frames.
+// Returns the operations for transforming all frames.
 double FramesOf(double direct, const Dims& weight) {
   const double taps = static_cast<double>(weight[2]);
   const double frames = direct / (2 * static_cast<double>(weight[0]) * taps);
   return Transforms(frames, taps);
 }
 
-// A depthwise convolution of long filters may run at a small part of the peak
-// on a CPU, its backward pass most of all: then its time tells, and not the
-// number of its operations. The share of it that transforms need at best; 0 if
-// they would not take half of it at their usual rate.
+// Returns the share of its time that a depthwise convolution of long filters
+// needs with transforms at best; 0 if transforms at their usual rate would not
+// halve the time. On a CPU such a convolution, and most of all its backward
+// pass, may run far below the peak. So its time decides, not its number of
+// operations.
 double LeftOfSlow(const AnalysisContext& m, RowId row, double spectra) {
   const Dims& weight = DimsOf(m.trace, row, 1);
   if (m.has_gpu || weight.size() != 3 || weight[2] < kLeastTaps ||
@@ -127,7 +131,7 @@ double LeftOfSlow(const AnalysisContext& m, RowId row, double spectra) {
     ns += static_cast<double>(m.trace.ops()[node].end_ns -
                               m.trace.ops()[node].begin_ns);
   }
-  // The gradients of the input and of the filters are convolutions as well.
+  // The gradients of the input and of the filters are convolutions, too.
   const double operations = (nodes.empty() ? 1 : 3) * spectra;
   if (ns < 2 * operations / kUsualTransformsPerNs) return 0;
   return operations / kBestTransformsPerNs / ns;
@@ -141,14 +145,14 @@ std::vector<Filter> FindFilters(const AnalysisContext& m) {
                    {"conv1d", "conv2d", "convolution"})) {
         continue;
       }
-      // Of conv1d(padding="same"), the call inside has numbers.
+      // For conv1d(padding="same"), the inner call has numbers.
       const Dims& input = DimsOf(m.trace, row, 0);
       const Dims& weight = DimsOf(m.trace, row, 1);
       const double direct = CostOf(m.trace, row).flops;
       if (input.size() < 3 || weight.size() != input.size() || direct <= 0) {
         continue;
       }
-      const bool is_basis =  // of a spectrogram
+      const bool is_basis =  // as of a spectrogram
           HasBasisSizes(weight) && !MayTrainWeight(m, row);
       const double spectra =
           is_basis ? FramesOf(direct, weight)

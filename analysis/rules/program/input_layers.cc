@@ -25,17 +25,18 @@ namespace stepscope {
 namespace input_layers_rules {
 namespace {
 
-// Fewer calls are as well those for pairs and triplets of samples.
+// Fewer calls may also be those for pairs and triplets of samples.
 constexpr size_t kLeastCalls = 4;
 constexpr char kChange[] = "layers applied to all parts at once";
 
-// A chain of ops that each part of the data goes through, in one step.
+// A chain of layers and other ops that each part of the data passes through, in
+// one step.
 struct Encoder {
   size_t step = 0;
   std::vector<RowId> ops = {};   // of all passes
-  std::vector<RowId> sums = {};  // of the gradients of its first weight
-  size_t calls = 0, layers = 0;  // of the first layer; in a pass
-  double code_ns = 0;            // the program's, between all of these
+  std::vector<RowId> sums = {};  // sums of gradients of the first weight
+  size_t calls = 0, layers = 0;  // calls of the first layer; layers per pass
+  double code_ns = 0;            // the program's code between all of these
   Dims part = {};
 };
 
@@ -46,7 +47,7 @@ class Finder {
   std::vector<Encoder> Find() {
     std::vector<Encoder> found;
     for (const ForwardStep& step : m_.forward) {
-      int64_t end_ns = 0;  // of the encoder before; its layers come later
+      int64_t end_ns = 0;  // end of the previous encoder
       std::vector<std::vector<size_t>> layers =
           RepeatedLayers(m_.trace, step, kLeastCalls);
       std::ranges::sort(layers, {}, [](const auto& at) { return at.front(); });
@@ -75,6 +76,8 @@ class Finder {
       return {};
     }
     if (!gradients_) gradients_.emplace(m_);
+    // A part that needs a gradient may depend on the previous pass, as in a
+    // recurrence. The passes then cannot run at once.
     if (gradients_->MakesInputGradient(first)) return {};
     std::vector<RowId> calls(at.size());
     std::ranges::transform(at, calls.begin(),
@@ -84,13 +87,13 @@ class Finder {
     const auto [low, high] = std::ranges::minmax(nodes);
     one.sums = gradients_->SumsAmong(
         low, high, ElementsIn(DimsOf(m_.trace, first, weight)));
-    // Without these sums the layers have weights of their own.
+    // Without these sums, each call has a weight of its own.
     if (2 * one.sums.size() < at.size()) return {};
     AddPasses(step.ops, at, one);
     return one;
   }
 
-  // True if an op before the loop takes a tensor apart into so many such parts.
+  // True if an op before the loop splits a tensor into `count` such parts.
   bool TakesApartBefore(std::span<const RowId> ops, size_t loop,
                         const Dims& part, size_t count) const {
     for (RowId row : ops.first(loop)) {
@@ -104,7 +107,7 @@ class Finder {
     return false;
   }
 
-  // True if each call takes a part that was picked since the call before.
+  // True if each call takes a part that was picked since the previous call.
   bool PicksEach(std::span<const RowId> ops, const std::vector<size_t>& at,
                  const Dims& part) const {
     size_t from = 0;
@@ -116,7 +119,7 @@ class Finder {
   }
 
   // True if the last op in ops(from, to) that makes a tensor of these sizes
-  // takes it out of a larger one, or works on such a part element by element.
+  // takes it from a larger tensor, or works on such a part elementwise.
   bool PicksBefore(std::span<const RowId> ops, size_t from, size_t to,
                    const Dims& part) const {
     bool picked = false;
@@ -133,22 +136,25 @@ class Finder {
     return picked;
   }
 
-  // How many tensors of two dimensions or more `row` takes beside a weight.
+  // Returns how many tensors of at least two dimensions `row` takes besides a
+  // weight.
   size_t Activations(RowId row) const {
     const RowId inputs = m_.trace.ops()[row].inputs;
     if (inputs == kNone) return 0;
     size_t count = 0;
     for (const Argument& one : m_.trace.op_inputs()[inputs].arguments) {
       count += one.dims.size() >= 2;
-      count += 2 * one.elements.size();  // a list joins what it holds
+      count += 2 * one.elements.size();  // a list joins its elements
     }
     return count - (WeightArgument(m_.trace, row) > 0 ? 1 : 0);
   }
 
-  // True if the chain goes on with `row`: it takes one tensor, or the sum of
-  // two of one size, as of a residual connection.
+  // True if the chain continues with `row`: the op takes one tensor, or is the
+  // sum of two tensors of one size, as for a residual connection.
   bool Continues(RowId row) const {
     const std::string_view name = PlainNameOf(m_.trace, row);
+    // Losses and copies use the result of each pass separately, and recurrent
+    // layers carry a state from pass to pass.
     if (Contains(name, "loss") || Contains(name, "_cell") ||
         IsAnyOf(name, {"lstm", "gru", "copy", "item"})) {
       return false;
@@ -159,7 +165,7 @@ class Finder {
             TakesTwo(m_.trace, row, DimsOf(m_.trace, row, 0)));
   }
 
-  // The ops behind each call that all passes have in common.
+  // Adds the ops after each call that all passes have in common.
   void AddPasses(std::span<const RowId> ops, const std::vector<size_t>& at,
                  Encoder& one) const {
     size_t length = ops.size();
@@ -191,7 +197,7 @@ class Finder {
   }
 
   const AnalysisContext& m_;
-  std::optional<LayerGradients> gradients_;  // made for the first layer
+  std::optional<LayerGradients> gradients_;  // made when first needed
 };
 
 Verdict CheckInputLayerInLoop(const AnalysisContext& m) {

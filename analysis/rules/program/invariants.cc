@@ -1,8 +1,8 @@
 // Does a loop apply a layer or a function to the same tensor again and again?
-// Do layers that are never trained compute the same in each epoch?
+// Do layers that are never trained compute the same results in each epoch?
 // Sources: loop-invariant code motion (Aho et al., Compilers, section 9.1);
 // Bahdanau et al. 2015, appendix A.1.2: U h_j does not depend on the position
-// of the decoder, so it is computed in advance. PyTorch tutorials, "Transfer
+// of the decoder, so it is computed in advance; PyTorch tutorials, "Transfer
 // Learning for Computer Vision": a network as a fixed feature extractor.
 #include <algorithm>
 #include <cmath>
@@ -34,26 +34,26 @@ namespace stepscope {
 namespace invariants_rules {
 namespace {
 
-// Fewer calls are as well those of a model that uses a layer twice on purpose.
+// Fewer calls may belong to a model that uses a layer twice on purpose.
 constexpr size_t kLeastCalls = 3;
 constexpr char kChange[] = "layer applied once, before the loop";
 // A single product may be a transformation of the data. Our own choice.
 constexpr size_t kLeastFrozen = 2;
 constexpr double kLeastFrozenShare = 0.1;  // of the step, as for loops
 
-// The calls of a layer or function that have the same arguments, in one step.
+// The calls of a layer or function with the same arguments, in one step.
 struct Invariant {
   size_t step = 0;
   std::vector<RowId> calls = {};
   std::vector<RowId> nodes = {};
-  std::vector<RowId> sums = {};  // of gradients, that one call does without
-  double code_ns = 0;            // the program's, in front of the calls
+  std::vector<RowId> sums = {};  // of gradients; not needed with one call
+  double code_ns = 0;            // the program's code before the calls
   Dims input = {};
-  bool proven = true;  // by gradients of the input; data has none
-  bool layer = true;   // else a function, which has no weight
+  bool proven = true;  // by gradients of the input, which data lack
+  bool layer = true;   // false: a function, which has no weight
 };
 
-// Functions of one tensor that make the same of it each time.
+// True for functions of one tensor with the same result each time.
 bool IsFunction(std::string_view plain_name) {
   return IsAnyOf(plain_name,
                  {"softmax", "log_softmax", "sigmoid", "log_sigmoid", "tanh",
@@ -82,18 +82,19 @@ class Finder {
   }
 
  private:
-  // What runs from the first to the last call of a layer.
+  // The ops from the first to the last call of a layer.
   struct Between {
-    size_t uses = 0;                  // of tensors as large as its input
-    bool makes = false;               // another tensor as large
-    bool unread = false;              // and a call may be the first to take one
-    std::vector<RowId> readers = {};  // the first ops that take one
+    size_t uses = 0;                  // ops on a tensor of its input's size
+    bool makes = false;               // an op makes another such tensor
+    bool unread = false;              // a call may be its first reader
+    std::vector<RowId> readers = {};  // first ops that take such a tensor
   };
   Between BetweenCalls(const ForwardStep& step, const std::vector<size_t>& at,
                        int64_t elements) const {
     Between between;
     int64_t left = 0;  // tensors that nothing has taken yet
-    // The same with what ops make of such tensors whose results are unknown.
+    // The same, but also counting ops with unknown results that take such a
+    // tensor.
     int64_t may_be_left = 0;
     bool may_be_unread = false;
     for (size_t i = at.front(); i <= at.back(); ++i) {
@@ -121,9 +122,9 @@ class Finder {
     return between;
   }
 
-  // The layer that is called at step.ops[at...], if no call may take what was
-  // made since the one before, and the engine adds up gradients of one input
-  // and of one weight.
+  // Returns the layer that step.ops[at...] call, if no call may take a tensor
+  // made since the previous call, and the engine adds up gradients of the same
+  // input and of the same weight.
   std::optional<Invariant> InvariantOf(const ForwardStep& step,
                                        const std::vector<size_t>& at) {
     Invariant one{.step = step.step};
@@ -132,6 +133,7 @@ class Finder {
     one.input = DimsOf(m_.trace, call, weight - 1);
     const int64_t elements = ElementsIn(one.input);
     const int64_t weights = ElementsIn(DimsOf(m_.trace, call, weight));
+    // Sums for the input and for the weight are told apart by their sizes.
     if (elements == weights) return {};
     const Between between = BetweenCalls(step, at, elements);
     if (between.unread) return {};
@@ -145,7 +147,7 @@ class Finder {
     return one;
   }
 
-  // By arguments and name, where they are called.
+  // Returns the indices of calls of functions, by arguments and name.
   std::map<std::pair<RowId, NameId>, std::vector<size_t>> RepeatedFunctions(
       const ForwardStep& step) const {
     std::map<std::pair<RowId, NameId>, std::vector<size_t>> calls;
@@ -160,7 +162,8 @@ class Finder {
     return calls;
   }
 
-  // Other arguments are numbers, which were recorded: the same in all calls.
+  // Other arguments are numbers. They were recorded and are the same in all
+  // calls.
   bool TakesOneTensor(const Op& op) const {
     const auto& arguments = m_.trace.op_inputs()[op.inputs].arguments;
     return !arguments.empty() && !arguments.front().dims.empty() &&
@@ -173,9 +176,9 @@ class Finder {
                });
   }
 
-  // The function that is called at step.ops[at...], if nothing else between the
-  // calls makes a tensor as large, and the engine adds up a gradient of its
-  // input for each call.
+  // Returns the function that step.ops[at...] call, if nothing else between the
+  // calls makes a tensor as large, and the engine adds up one gradient of its
+  // input per call.
   std::optional<Invariant> FunctionOf(const ForwardStep& step,
                                       const std::vector<size_t>& at) {
     Invariant one{.step = step.step, .layer = false};
@@ -194,13 +197,13 @@ class Finder {
     one.nodes = gradients_->NodesBehind(one.calls);
     if (one.nodes.size() < at.size()) return {};
     const auto [first, last] = std::ranges::minmax(one.nodes);
-    // They remain, as sums of the gradients of the result.
+    // These sums remain: they then add gradients of the result.
     const size_t sums = gradients_->SumsAmong(first, last, elements).size();
     return sums + 1 >= at.size() ? std::optional(one) : std::nullopt;
   }
 
   // True if the step may have several tensors of the size of the input: it
-  // takes one apart, as a sequence, or makes one from the first call on.
+  // splits a tensor, such as a sequence, or makes one after the first call.
   bool MayDiffer(const ForwardStep& step, const std::vector<size_t>& at,
                  const Dims& input) const {
     for (size_t i = 0; i < at.back(); ++i) {
@@ -214,7 +217,8 @@ class Finder {
     return false;
   }
 
-  // False unless the calls share input and weight.
+  // Adds the sums of gradients. Returns false unless they show that the calls
+  // share input and weight.
   bool AddGradients(int64_t elements, int64_t weights, const Between& between,
                     Invariant& one) {
     if (!gradients_) gradients_.emplace(m_);
@@ -231,9 +235,9 @@ class Finder {
     }
     std::vector<RowId> of_input = gradients_->SumsAmong(first, last, elements);
     if (between.makes) {
-      // The engine adds to the gradient of a tensor behind the nodes of all ops
-      // that took it but the last. So one that was made in between and taken
-      // by a call, too, shows behind the node of its first reader.
+      // For each tensor, the engine adds gradients after the nodes of all ops
+      // that took it, except the last op. So if a call took a tensor made in
+      // between, a sum also shows after the node of that tensor's first reader.
       const auto adds = [&](RowId row) {
         return std::ranges::any_of(gradients_->NodesOf(row), [&](RowId node) {
           return !gradients_->SumsAmong(node, node, elements).empty();
@@ -245,8 +249,8 @@ class Finder {
       if (behind < more) return false;
     } else if (between.uses < more || 2 * between.uses > more * more ||
                2 * of_input.size() <= 2 * between.uses - more) {
-      // One input has a sum for each further use. Inputs of their own have one
-      // less for each call; with many uses, that is no clear difference.
+      // A shared input has one sum per further use. Separate inputs have one
+      // sum less per call. With many uses, the difference is not clear.
       return false;
     }
     one.sums = std::move(of_weight);
@@ -256,7 +260,7 @@ class Finder {
   }
 
   const AnalysisContext& m_;
-  std::optional<LayerGradients> gradients_;  // made for the first layer
+  std::optional<LayerGradients> gradients_;  // made when first needed
 };
 
 Verdict CheckInvariantInLoop(const AnalysisContext& m) {
@@ -323,10 +327,10 @@ Verdict CheckInvariantInLoop(const AnalysisContext& m) {
                                               : FindingSeverity::kLow});
 }
 
-// Layers of a step that are never trained, from the first to the last one.
+// Layers of a step that are never trained, from the first to the last of them.
 struct Frozen {
   size_t step = 0;
-  std::vector<RowId> ops = {};     // what runs without gradients among them
+  std::vector<RowId> ops = {};     // ops without gradients among them
   std::vector<RowId> layers = {};  // in time order
   Dims input = {};
 };
@@ -348,9 +352,9 @@ class FrozenLayers {
  private:
   Frozen In(const ForwardStep& step) {
     Frozen one{.step = step.step};
-    std::vector<RowId> since;   // the last layer
-    std::set<int64_t> trained;  // elements of what trained layers made
-    bool linked = false;        // the recording says which nodes layers have
+    std::vector<RowId> since;   // ops since the last layer
+    std::set<int64_t> trained;  // element counts of trained layers' results
+    bool linked = false;        // nodes are linked to forward ops
     for (RowId row : step.ops) {
       if (Covers(loads_, m_.trace.ops()[row].begin_ns)) continue;
       const std::optional<Dims> made = ResultDims(m_.trace, row);
@@ -359,7 +363,7 @@ class FrozenLayers {
         linked |= IsLayer(PlainNameOf(m_.trace, row));
         continue;
       }
-      // What is drawn in front of the layers may be how samples are augmented.
+      // Random numbers drawn before the layers may augment the samples.
       if ((one.layers.empty() && Draws(row)) || DropsOut(row)) return {};
       since.push_back(row);
       const size_t weight = WeightArgument(m_.trace, row);
@@ -381,6 +385,7 @@ class FrozenLayers {
       one.ops.insert(one.ops.end(), since.begin(), since.end());
       since.clear();
     }
+    // If no node were linked to its op, every layer would seem untrained.
     if (!linked) return {};
     return one;
   }
@@ -389,7 +394,7 @@ class FrozenLayers {
     return IsProduct(plain_name) || plain_name.starts_with("conv");
   }
 
-  // Whole numbers choose samples.
+  // True for ops that draw random real numbers. Random integers choose samples.
   bool Draws(RowId row) const {
     const std::string_view name = PlainNameOf(m_.trace, row);
     return !IsAnyOf(name, {"randint", "random", "randperm"}) &&
@@ -397,7 +402,7 @@ class FrozenLayers {
             name.starts_with("normal") || name.starts_with("uniform") ||
             name == "multinomial");
   }
-  // Switched on, as in a network that was not set to eval().
+  // True for active dropout, as in a network that was not set to eval().
   bool DropsOut(RowId row) const {
     return PlainNameOf(m_.trace, row) == "dropout" &&
            FlagArgument(m_.trace, row, 2);
@@ -405,7 +410,7 @@ class FrozenLayers {
 
   const AnalysisContext& m_;
   const std::vector<Span> loads_;
-  std::optional<LayerGradients> gradients_;  // made for the first layer
+  std::optional<LayerGradients> gradients_;  // made when first needed
 };
 
 Verdict CheckFrozenForward(const AnalysisContext& m) {

@@ -1,7 +1,7 @@
-// Are scores computed for tokens whose labels the loss ignores?
-// Source: PyTorch documentation, torch.nn.functional.cross_entropy: targets
-// equal to ignore_index do not contribute to the gradient, and the mean is over
-// the others.
+// Are scores computed for tokens whose labels the loss ignores? Source: PyTorch
+// documentation, torch.nn.functional.cross_entropy: targets equal to
+// ignore_index do not contribute to the gradient, and the mean is taken over
+// the other targets.
 #include <algorithm>
 #include <cstdint>
 #include <map>
@@ -27,44 +27,44 @@ namespace stepscope {
 namespace labels_rules {
 namespace {
 
-// One place at the start of each row is where a text's start token stands; a
-// prompt is longer.
+// A text's start token takes one position at the start of each row. A prompt is
+// longer.
 constexpr int64_t kShortestPrompt = 2;
-constexpr int64_t kUsualNumber = -100;  // ignore_index, unless it is given
+constexpr int64_t kUsualNumber = -100;  // ignore_index by default
 constexpr char kChange[] = "scores only where labels count";
 
 // An op that writes one number into integers, which may be labels.
 struct Masking {
-  size_t at = 0;        // in ForwardStep::ops
-  Dims dims = {};       // of all the integers
-  int64_t filled = -1;  // of them; -1: as many as a mask says
+  size_t at = 0;        // index into ForwardStep::ops
+  Dims dims = {};       // sizes of all the integers
+  int64_t filled = -1;  // number of integers set; -1: those in a mask
   // As recorded: "-100"; empty if unknown.
   std::string_view value = {};
-  bool made = false;     // the integers, with that value
+  bool made = false;     // makes the integers, with that value
   bool prompt = false;   // fills the start of rows
-  bool padding = false;  // the mask says where a tensor has a certain value
+  bool padding = false;  // the mask compares a tensor with one value
 };
 
-// A loss over classes, of the product whose result it takes.
+// A loss over classes, and the product that makes its scores.
 struct Loss {
-  size_t at = 0, head = 0;  // in ForwardStep::ops
+  size_t at = 0, head = 0;  // indices into ForwardStep::ops
   int64_t labels = 0, classes = 0;
   std::optional<int64_t> ignored = {};  // ignore_index
 };
 
 enum class Sure : uint8_t { kNo, kHint, kYes };
 
-// A loss that ignores labels which the step has masked.
+// A loss that ignores labels masked by the step.
 struct Ignored {
   size_t step = 0;
   RowId masks = kNone, head = kNone, loss = kNone;
   int64_t labels = 0, classes = 0;
   int64_t number = kUsualNumber;
-  Masking how = {};  // the surest
+  Masking how = {};  // the surest masking
   Sure sure = Sure::kNo;
-  double share = 1;             // of the labels, at most
+  double share = 1;             // most labels that are ignored, as a share
   bool counted = false;         // the share was recorded
-  std::vector<RowId> ops = {};  // that work on the scores, with the product
+  std::vector<RowId> ops = {};  // on the scores, including the product
 };
 
 class Finder {
@@ -89,13 +89,13 @@ class Finder {
     for (const ForwardStep& step : m_.forward) {
       ops_ = step.ops;
       maskings_.clear();
-      size_t since = 0;  // behind the last loss
+      size_t since = 0;  // after the last loss
       for (size_t i = 0; i < ops_.size(); ++i) {
         AddMasking(i);
         const std::optional<Loss> loss = LossAt(i);
         if (!loss) continue;
         Ignored one = Judged(*loss, since);
-        // Another loss over the same labels.
+        // It may be another loss over the same labels.
         if (one.sure == Sure::kNo) one = Judged(*loss, 0);
         since = i + 1;
         if (one.sure == Sure::kNo) continue;
@@ -152,7 +152,7 @@ class Finder {
                          .padding = ComparesBefore(i)});
   }
 
-  // labels[mask] = -100, which runs masked_fill_
+  // labels[mask] = -100, which runs masked_fill_.
   void AddIndexed(size_t i) {
     for (RowId row : m_.tree.inside(ops_[i])) {
       if (PlainNameOf(trace_, row) == "masked_fill") {
@@ -161,7 +161,7 @@ class Finder {
     }
   }
 
-  // labels[:, :48] = -100, labels[i, :48] = -100
+  // labels[:, :48] = -100, or labels[i, :48] = -100.
   void AddFilled(size_t i) {
     if (i == 0 || !IsOfIntegers(ops_[i], 0)) return;
     const RowId slice = ops_[i - 1];
@@ -174,7 +174,7 @@ class Finder {
     const bool prompt = *dim + 1 == dims.size() &&
                         NumberArgument(trace_, slice, 2) == 0 &&
                         filled.back() >= kShortestPrompt;
-    if (i > 1 && NameAt(i - 2) == "select") {  // one row of them
+    if (i > 1 && NameAt(i - 2) == "select") {  // a single row
       const Dims& all = DimsOf(trace_, ops_[i - 2], 0);
       if (all.size() == dims.size() + 1 &&
           std::equal(dims.begin(), dims.end(), all.begin() + 1)) {
@@ -193,7 +193,7 @@ class Finder {
         {.at = i, .dims = std::move(dims), .value = value, .made = true});
   }
 
-  // True if the last op in front of ops_[i] that computes is `==`.
+  // True if the last computing op before ops_[i] is `==`.
   bool ComparesBefore(size_t i) const {
     while (i-- > 0) {
       if (!m_.tree.traits(ops_[i]).bookkeeping) return NameAt(i) == "eq";
@@ -201,8 +201,8 @@ class Finder {
     return false;
   }
 
-  // True if a tensor of these sizes was filled with zeros or ones in front of
-  // ops_[i], such as the numbers of segments.
+  // True if a tensor of these sizes, such as the numbers of segments, was
+  // filled with zeros or ones before ops_[i].
   bool MakesBlank(size_t i, const Dims& dims) const {
     for (size_t k = 0; k < i; ++k) {
       const RowId row = ops_[k];
@@ -227,6 +227,7 @@ class Finder {
     if (scores.size() < 2) return {};
     Loss loss{.at = i,
               .labels = ElementsIn(DimsOf(trace_, row, 1)),
+              // Also for images: [batch, classes, height, width].
               .classes = scores[1],
               .ignored = NumberArgument(trace_, row, 4)};
     const std::optional<size_t> head = HeadOf(loss);
@@ -235,15 +236,15 @@ class Finder {
     return loss;
   }
 
-  // True if tensors with `rows` rows, or without the first or last row of each
-  // sequence of the same length, have a row for each label.
+  // True if `rows` rows give one row per label. Each sequence may lack its
+  // first or last row, with sequences of equal length.
   static bool HasRowForEach(int64_t labels, int64_t rows) {
     const int64_t sequences = rows - labels;
     return sequences == 0 ||
            (sequences > 0 && rows > sequences && rows % sequences == 0);
   }
 
-  // The product that makes the scores from one row for each label.
+  // Returns the product that makes the scores, with one row per label.
   std::optional<size_t> HeadOf(const Loss& loss) const {
     for (size_t i = loss.at; i-- > 0;) {
       const std::string_view name = NameAt(i);
@@ -263,9 +264,11 @@ class Finder {
     return {};
   }
 
-  // True if what the product ops_[i] makes may be sums of rows that another
-  // product made.
+  // True if the result of the product ops_[i] may consist of sums of rows that
+  // another product made.
   bool MixesRows(size_t i, const Dims& made) const {
+    // A linear layer multiplies by a weight, so rows stay separate. Other
+    // products may multiply by an adjacency matrix.
     if (NameAt(i) == "linear" || !TakesDims(trace_, ops_[i], made)) {
       return false;
     }
@@ -289,12 +292,12 @@ class Finder {
   static bool AreLabels(const Dims& dims, int64_t labels) {
     if (dims.empty()) return false;
     const int64_t all = ElementsIn(dims);
-    // Those of a language model are shifted by one.
+    // The labels of a language model are shifted by one.
     return all == labels || (dims.size() > 1 && dims.back() > 1 &&
                              all - all / dims.back() == labels);
   }
 
-  // True if the model may look up rows by what ops_[i] makes.
+  // True if the model may look up rows with the result of ops_[i].
   bool MayBeInput(size_t i, const Loss& loss) const {
     while (++i < loss.head) {
       if (IsAnyOf(NameAt(i), {"embedding", "embedding_bag", "index",
@@ -316,12 +319,14 @@ class Finder {
     }
     const int64_t number = loss.ignored.value_or(kUsualNumber);
     if (NumberIn(one.value) != number) return Sure::kNo;
-    // Numbers from 0 are words as well.
+    // Numbers from 0 on may also be words.
     if (number >= 0) return late && !one.made ? Sure::kHint : Sure::kNo;
+    // The recording does not show how much of a batch is padding, and an
+    // ignore_index that was not recorded is only assumed.
     return one.padding || !loss.ignored ? Sure::kHint : Sure::kYes;
   }
 
-  // By the maskings from ops_[since] on.
+  // Judges the loss by the maskings from ops_[since] on.
   Ignored Judged(const Loss& loss, size_t since) const {
     Ignored found{.head = ops_[loss.head],
                   .loss = ops_[loss.at],
@@ -356,8 +361,8 @@ class Finder {
 
   const AnalysisContext& m_;
   const Trace& trace_;
-  std::map<RowId, RowId> losses_;  // by the outermost op
-  // Of one step:
+  std::map<RowId, RowId> losses_;  // keyed by the outermost op
+  // For the current step:
   std::span<const RowId> ops_;
   std::vector<Masking> maskings_;
 };
@@ -442,7 +447,7 @@ Finding Described(const AnalysisContext& m, const Ignored& one, double ns) {
   return finding;
 }
 
-// Per steady step: what the ops take, and what fewer labels save of it.
+// Per steady step: the time of the ops, and what fewer labels save of it.
 struct Cost {
   Edit edit = {};
   double ns = 0, saved_ns = 0;
@@ -453,7 +458,7 @@ Cost CostOfScores(const AnalysisContext& m, const std::vector<Ignored>& found) {
   std::vector<ShortenedOp> ops;
   Cost host;
   for (const Ignored& one : found) {
-    // Large tensors are freed between the ops.
+    // Include the pauses between ops, in which large tensors are freed.
     std::vector<Span> spans;
     for (RowId row : one.ops) {
       AppendWithNodes(m, row, 1 - one.share, ops);

@@ -1,6 +1,6 @@
-// Does each step start the loader anew for one batch?
-// Source: PyTorch documentation, torch.utils.data: iter(loader) shuffles the
-// whole dataset and starts the workers.
+// Does each step restart the loader for a single batch? Source: PyTorch
+// documentation, torch.utils.data: iter(loader) shuffles the whole dataset and
+// starts the workers.
 #include <algorithm>
 #include <cstdint>
 #include <optional>
@@ -23,12 +23,12 @@ namespace stepscope {
 namespace loader_restarts_rules {
 namespace {
 
-// A loader that starts, and the first batch of it.
+// The start of a loader, up to its first batch.
 struct Restart {
   size_t step = 0;
   Span span = {};        // from the start to the batch
-  Span freed = {};       // behind the batch: what was shuffled is freed
-  int64_t shuffled = 0;  // numbers, 0 if none
+  Span freed = {};       // after the batch: the shuffled list is freed
+  int64_t shuffled = 0;  // how many numbers; 0: none
   int64_t ns() const { return span.length() + freed.length(); }
 };
 
@@ -46,7 +46,7 @@ class Finder {
         std::optional<Restart> one = RestartAt(step, i);
         if (!one) continue;
         found.push_back(*one);
-        // Its sampler draws a seed as well.
+        // The loader's sampler also draws a seed.
         while (i + 1 < step.ops.size() &&
                BeginOf(step.ops[i + 1]) < one->span.end_ns) {
           ++i;
@@ -59,8 +59,8 @@ class Finder {
  private:
   int64_t BeginOf(RowId row) const { return m_.trace.ops()[row].begin_ns; }
 
-  // The start with the seed step.ops[i]. A batch must follow before the model
-  // runs.
+  // Returns the restart that draws the seed step.ops[i]. A batch must follow
+  // before the model runs.
   std::optional<Restart> RestartAt(const ForwardStep& step, size_t i) const {
     const int64_t begin_ns = BeginOf(step.ops[i]);
     const auto load =
@@ -77,8 +77,8 @@ class Finder {
       }
       if (PlainNameOf(m_.trace, row) != "randperm") continue;
       one.shuffled = NumberArgument(m_.trace, row, 0).value_or(0);
-      // What follows it in Python makes a list of the numbers. The batch itself
-      // would be loaded anyway.
+      // Python then makes a list of the numbers. The batch itself would be
+      // loaded anyway.
       while (++i < step.ops.size()) {
         if (TakesElements(m_.trace, step.ops[i], one.shuffled)) continue;
         one.span.end_ns = std::min(one.span.end_ns, BeginOf(step.ops[i]));
@@ -86,6 +86,7 @@ class Finder {
       }
       break;
     }
+    // Freeing a long list of Python numbers takes time, in which no op runs.
     const auto behind = std::ranges::lower_bound(
         step.ops, load->end_ns, {}, [&](RowId row) { return BeginOf(row); });
     if (behind != step.ops.end() &&
@@ -100,7 +101,7 @@ class Finder {
 };
 
 Verdict CheckLoaderRestarted(const AnalysisContext& m) {
-  // A single step may be the first one of an epoch, as of an evaluation.
+  // A single step may be the first of an epoch, for example of an evaluation.
   if (m.steps.thread == kNone || m.steps.steady.size() < 2) return Clean();
   const std::vector<Restart> found = Finder(m).Find();
   if (!RecursInMostSteps(m.steps, found)) return Clean();
@@ -145,7 +146,7 @@ Verdict CheckLoaderRestarted(const AnalysisContext& m) {
       "keep one iterator: auto batch = loader->begin() before the loop, "
       "++batch in it";
   finding.wrong_if = "the dataset changes from step to step";
-  // Replay of a CPU-only run does not shorten data loading.
+  // The replay of a CPU-only run does not shorten data loading.
   if (!m.has_gpu) return FireBound(std::move(finding), ns);
   return Fire(std::move(finding), std::move(edit), ns);
 }

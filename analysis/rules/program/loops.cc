@@ -1,6 +1,6 @@
-// Does a loop of the program call ops for one element at a time?
-// Source: the documentation of torch.vmap and of NumPy-style broadcasting: an
-// op on a whole tensor is called once, whatever the number of elements.
+// Does a loop of the program call ops for one element at a time? Source: the
+// documentation of torch.vmap and of NumPy-style broadcasting: an op on a whole
+// tensor is called once, whatever the number of elements.
 #include <algorithm>
 #include <cmath>
 #include <map>
@@ -20,11 +20,11 @@ namespace stepscope {
 namespace loops_rules {
 namespace {
 
-// Of the step: what launch-bound asks of framework code.
+// Share of the step, as launch-bound requires for framework code.
 constexpr double kShare = 0.10;
 constexpr size_t kLoopsShown = 3;
-// Loops per step that go backwards over time. Our own choice: a few of them may
-// be different quantities, but more are one for each environment or sample.
+// Least number of loops per step that go backwards over time. A few may be for
+// different quantities; more are one per environment or sample. Our own choice.
 constexpr double kLeastScans = 4;
 
 // Loops of the same chain, over the steady steps.
@@ -58,7 +58,7 @@ std::string InWords(const std::string& chain, const SameLoops& loops) {
          " per step, " + Milliseconds(loops.ns * 1e-6) + ")";
 }
 
-// `chain` is that of the loops that take longest.
+// `chain`: the chain of the loops that take most time.
 void SayFix(const std::string& chain, bool reads_values, Finding& finding) {
   finding.fix_python =
       "call the ops once for all elements: stack the inputs of the loop "
@@ -85,8 +85,9 @@ void SayFix(const std::string& chain, bool reads_values, Finding& finding) {
       "in place of .item() or a condition for each element";
 }
 
-// At best, without the recorder: what the device waits for at most, and what it
-// runs of the loops, if there is one.
+// Returns the most that can be saved, without the recorder's cost. On a run
+// with a GPU, at most the time in which the device waits for the host, plus the
+// device's time for the loops.
 double BoundNs(const AnalysisContext& m, const std::vector<OpLoop>& loops,
                double ns, double events) {
   ns = LargestUnrecordedNs(m, ns, events);
@@ -96,6 +97,7 @@ double BoundNs(const AnalysisContext& m, const std::vector<OpLoop>& loops,
   for (const OpLoop& loop : loops) {
     spans.push_back({m.steps.thread, loop.forward});
   }
+  // Sort, because LaunchedIn() requires time order.
   std::ranges::sort(spans, {},
                     [](const HostSpan& one) { return one.span.begin_ns; });
   return std::min(ns, m.MeanNs(Cause::kDispatch) + m.MeanNs(Cause::kHostCode) +
@@ -103,8 +105,8 @@ double BoundNs(const AnalysisContext& m, const std::vector<OpLoop>& loops,
                           DeviceNsPerStep(m, LaunchedIn(m, spans)));
 }
 
-// Loops over time, whose passes need each other, on small tensors without
-// gradients: most of what they compute needs no other pass.
+// Reports loops over time whose passes depend on each other, on small tensors
+// without gradients. Most of their computing does not depend on other passes.
 void AddScans(const AnalysisContext& m, const std::vector<OpLoop>& scans,
               Verdict& verdict) {
   const double steps = static_cast<double>(m.steps.steady.size());
@@ -145,7 +147,8 @@ void AddScans(const AnalysisContext& m, const std::vector<OpLoop>& scans,
                            .bound_ns = BoundNs(m, scans, bound_ns, events)});
 }
 
-// Loops whose passes need each other, per step, by chain.
+// Returns, by chain, the number per step of loops whose passes depend on each
+// other.
 std::map<std::string, double> ScansOf(const AnalysisContext& m,
                                       const std::vector<OpLoop>& all) {
   std::map<std::string, double> scans;
@@ -156,7 +159,7 @@ std::map<std::string, double> ScansOf(const AnalysisContext& m,
   return scans;
 }
 
-// `scans` are those of ScansOf().
+// `scans`: the result of ScansOf().
 Verdict CheckIndependentPasses(const AnalysisContext& m,
                                const std::vector<OpLoop>& all,
                                const std::map<std::string, double>& scans) {
@@ -170,7 +173,7 @@ Verdict CheckIndependentPasses(const AnalysisContext& m,
     const double passes = static_cast<double>(loop.passes);
     in.insert(loop.step);
     ns += loop.ns / steps;
-    // One pass remains, or one loop, and what all of them compute.
+    // One pass, or one loop, remains, along with the computing of all.
     const double merged = loop.scans > 0 ? scans.at(loop.chain) : passes;
     bound_ns +=
         std::max(0.0, loop.ns - loop.computing_ns) * (1 - 1 / merged) / steps;
@@ -215,7 +218,7 @@ Verdict CheckIndependentPasses(const AnalysisContext& m,
 
 Verdict CheckUnbatchedLoop(const AnalysisContext& m) {
   std::vector<OpLoop> all = FindOpLoops(m);
-  // One loop over time may do the work of several.
+  // A single loop over time may do the work of several.
   const std::map<std::string, double> scans = ScansOf(m, all);
   std::vector<OpLoop> single;
   std::erase_if(all, [&](const OpLoop& loop) {

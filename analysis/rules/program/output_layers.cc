@@ -1,7 +1,7 @@
 // Does a loop over positions apply a layer whose results only the loss reads?
 // Source: the documentation of torch.nn.Linear and
 // torch.nn.functional.cross_entropy, which take any number of leading
-// dimensions: one call works on the states of all positions.
+// dimensions, so that one call works on the states of all positions.
 #include <algorithm>
 #include <cstdint>
 #include <optional>
@@ -30,14 +30,15 @@ namespace {
 
 constexpr char kChange[] = "layer applied once, behind the loop";
 
-// What may read the results and no position needs.
+// True for ops that may read the results without the next position needing
+// theirs.
 bool IsLoss(std::string_view name) {
   return IsAnyOf(
       name, {"cross_entropy_loss", "nll_loss", "nll_loss_nd", "log_softmax",
              "mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss", "kl_div",
              "binary_cross_entropy", "binary_cross_entropy_with_logits"});
 }
-// What keeps the results for later.
+// True for ops that keep the results for later.
 bool Stores(std::string_view name) {
   return IsAnyOf(name,
                  {"broadcast_tensors", "copy", "detach", "dropout", "clone"});
@@ -47,13 +48,13 @@ bool Stores(std::string_view name) {
 struct Layer {
   size_t step = 0;
   std::vector<RowId> calls = {};   // in time order
-  std::vector<RowId> behind = {};  // the losses right behind them, and the
-                                   // views and sums of scalars around those
-  std::vector<RowId> nodes = {};   // of the calls
-  std::vector<RowId> sums = {};    // of the gradients of the weight
-  RowId loss = kNone;              // the first one
-  bool hidden = false;             // other such layers read the results
-  double code_ns = 0;              // the program's, between all of these
+  std::vector<RowId> behind = {};  // the losses right after them, and the
+                                   // views and sums of scalars around these
+  std::vector<RowId> nodes = {};   // backward nodes of the calls
+  std::vector<RowId> sums = {};    // of gradients of the weight
+  RowId loss = kNone;              // the first loss
+  bool hidden = false;             // only other such layers read the results
+  double code_ns = 0;              // the program's code between all of these
 };
 
 class Finder {
@@ -68,7 +69,7 @@ class Finder {
       std::erase_if(left, [&](const std::vector<size_t>& at) {
         return !IsProduct(PlainNameOf(m_.trace, step.ops[at.front()]));
       });
-      std::set<RowId> later;  // calls that can be made behind the loop
+      std::set<RowId> later;  // calls that can be made after the loop
       const auto is_deferrable = [&](const std::vector<size_t>& at) {
         std::optional<Layer> layer = Deferrable(step, at, later);
         if (!layer) return false;
@@ -76,7 +77,7 @@ class Finder {
         found.push_back(*std::move(layer));
         return true;
       };
-      // Layers in front of those that were found may follow.
+      // Layers before those that were found may then be deferrable, too.
       while (std::erase_if(left, is_deferrable) > 0) {
       }
     }
@@ -84,8 +85,8 @@ class Finder {
   }
 
  private:
-  // The layer that is called at step.ops[at...], if no op in the loop needs its
-  // results but layers of `later`, all calls share their weights, and no
+  // Returns the layer that step.ops[at...] call, if no op in the loop except
+  // layers of `later` needs its results, all calls share their weights, and no
   // gradient is computed before the last call.
   std::optional<Layer> Deferrable(const ForwardStep& step,
                                   const std::vector<size_t>& at,
@@ -96,7 +97,7 @@ class Finder {
     const int64_t elements = ElementsIn(*made);
     bool newest = false;     // a call made the newest tensor of that size
     bool passes_on = false;  // to layers of `later`
-    // Behind the last call anything may read the results.
+    // After the last call, any op may read the results.
     for (size_t i = at.front(); i <= at.back(); ++i) {
       const RowId row = step.ops[i];
       if (std::ranges::binary_search(at, i)) {
@@ -107,7 +108,7 @@ class Finder {
       }
       const int64_t taken = TensorsOfSize(m_.trace, row, elements);
       const std::string_view name = PlainNameOf(m_.trace, row);
-      // An op that takes one tensor of the size takes the newest one.
+      // An op that takes one tensor of the size is assumed to take the newest.
       if (taken > 1 || (taken > 0 && newest)) {
         if (IsLoss(name)) {
           if (layer.loss == kNone) layer.loss = row;
@@ -117,14 +118,14 @@ class Finder {
         } else if (later.contains(row)) {
           passes_on = true;
         } else if (taken == 1 && Stores(name)) {
-          continue;  // what is stored may be read
+          continue;  // a stored result may be read later
         } else if (!Stores(name) &&
                    (!m_.tree.traits(row).bookkeeping || TakesPart(row))) {
           return {};
         }
       }
       if (m_.tree.traits(row).bookkeeping) continue;
-      // It may as well take an older one.
+      // The op may also take an older tensor, made by a call.
       if (taken > 0 && !newest && !layer.calls.empty() && !IsLoss(name) &&
           !Stores(name) && !IsElementwise(name) && !later.contains(row) &&
           WeightArgument(m_.trace, row) == 0) {
@@ -143,26 +144,27 @@ class Finder {
     layer.sums = gradients_->SumsAmong(
         first, last,
         ElementsIn(DimsOf(m_.trace, call, WeightArgument(m_.trace, call))));
-    // Without these sums the layers have weights of their own.
+    // Without these sums, each call has a weight of its own.
     if (2 * layer.sums.size() < at.size()) return {};
     return layer;
   }
 
-  // True if the layer may take what its call before made, of so many elements.
+  // True if the layer may take the result of its previous call, with `elements`
+  // elements.
   bool FeedsItself(RowId call, int64_t elements) const {
     const Dims& weight = DimsOf(m_.trace, call, WeightArgument(m_.trace, call));
     return TensorsOfSize(m_.trace, call, elements) >
            (ElementsIn(weight) == elements ? 1 : 0);
   }
 
-  // True for a view of less than the whole tensor: who reads it is not known.
+  // True for a view of only part of the tensor, whose readers are unknown.
   bool TakesPart(RowId view) const {
     if (TakesApart(m_.trace, view)) return true;
     const std::optional<Dims> part = PartDims(m_.trace, view);
     return part && ElementsIn(*part) < ElementsIn(DimsOf(m_.trace, view, 0));
   }
 
-  // What follows the call step.ops[i] and is for its results alone.
+  // Adds the ops after the call step.ops[i] that only work on its results.
   void AddBehind(const ForwardStep& step, size_t i, Layer& layer) const {
     while (i + 1 < step.ops.size()) {
       layer.code_ns += CodeNs(m_.trace, step.ops[i], step.ops[i + 1]);
@@ -186,7 +188,7 @@ class Finder {
   }
 
   const AnalysisContext& m_;
-  std::optional<LayerGradients> gradients_;  // made for the first layer
+  std::optional<LayerGradients> gradients_;  // made when first needed
 };
 
 Verdict CheckOutputLayerInLoop(const AnalysisContext& m) {

@@ -14,15 +14,15 @@ namespace stepscope {
 namespace own_code_rules {
 namespace {
 
-// Of the step: what launch-bound asks of framework code.
+// Share of the step, as launch-bound requires for framework code.
 constexpr double kShare = 0.10;
-// Pauses in fewer steps are stalls, which other rules look for.
+// Pauses in fewer steps are stalls, which other rules report.
 constexpr double kMostSteps = 2.0 / 3;
 constexpr size_t kPlacesShown = 3;
 constexpr int64_t kLeastInterruptions = 3;
 
-// Pauses that the program's code does not explain, because they are elsewhere
-// in each step.
+// Reports pauses that the program's code does not explain, because they occur
+// at a different place in each step.
 Verdict FireInterruptions(const AnalysisContext& m, const OwnCode& code) {
   if (code.interruptions < kLeastInterruptions ||
       code.interrupted_ns < kShare * m.step_ns()) {
@@ -56,12 +56,16 @@ Verdict FireInterruptions(const AnalysisContext& m, const OwnCode& code) {
       "long as these, else what else runs on the cores";
   finding.fix_cpp = "see what else runs on the cores";
   finding.wrong_if = "the program waits there for a lock or the network";
+  // These pauses make the steps vary, so the noise of the steps must not hide
+  // them.
   return Fire(Found{.finding = std::move(finding),
                     .bound_ns = code.interrupted_ns,
                     .beyond_noise = true});
 }
 
 Verdict CheckPythonBetweenOps(const AnalysisContext& m) {
+  // The pauses are part of this cause, so most recordings need no search for
+  // them.
   if (m.MeanNs(Cause::kHostCode) < kShare * m.step_ns()) return Clean();
   if (!m.trace.losses().empty()) {
     return Skip("events were lost, and a pause may be where they are missing");

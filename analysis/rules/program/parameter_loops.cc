@@ -1,7 +1,6 @@
-// Does the program loop over its parameters for what the optimizer, or one
-// call, does?
-// Sources: PyTorch documentation of weight_decay, "L2 penalty", in
-// torch.optim.SGD and Adam, and of torch.nn.utils.get_total_norm.
+// Does the program loop over its parameters for something that the optimizer,
+// or a single call, does? Sources: PyTorch documentation of weight_decay, "L2
+// penalty", in torch.optim.SGD and Adam, and of torch.nn.utils.get_total_norm.
 #include <algorithm>
 #include <map>
 #include <set>
@@ -25,12 +24,14 @@ namespace stepscope {
 namespace parameter_loops_rules {
 namespace {
 
-// Of a loop over parameters. Our own choice: fewer are not worth another way to
-// write it.
+// The least tensors of a loop over parameters. With fewer, a rewrite is not
+// worth it. Our own choice.
 constexpr size_t kLeastTensors = 3;
-// A penalty on weights alone leaves out biases and norms, which are small.
+// The loop must cover this share of all elements. A penalty on weights alone
+// leaves out biases and norms, which are small.
 constexpr double kLeastElements = 0.5;
-// Ops between two parameters of a loop: sum, multiply, add, read a value.
+// The most ops between two parameters of a loop: sum, multiply, add, read a
+// value.
 constexpr size_t kBetween = 6;
 
 // --- parameter-penalty
@@ -39,7 +40,7 @@ constexpr size_t kBetween = 6;
 struct Sweep {
   size_t step = 0;
   size_t first = 0, last = 0;   // indices in ForwardOps::ops
-  std::vector<RowId> ops = {};  // one for each parameter
+  std::vector<RowId> ops = {};  // one per parameter
   bool trains = false;
   size_t reads = 0;  // values that the program reads in between
 };
@@ -66,9 +67,13 @@ class SweepFinder {
       if (NameOf(row) == "item" && !open_.ops.empty()) ++open_.reads;
       if (step == m_.steps.windows.size() || !Measures(i)) continue;
       const bool trains = !forward_.NodesOf(row).empty();
+      // A penalty has gradients, and a loop that only logs has none. So these
+      // are two loops, even if one follows the other.
       if (!open_.ops.empty() && trains != open_.trains) Close();
       const Dims sizes = TensorArgument(m_.trace, row, 0).dims;
       if (left_.empty()) left_ = parameters_;
+      // More tensors of a size than there are parameters of that size show that
+      // a second loop has started.
       if (left_[sizes] == 0) {
         Close();
         left_ = parameters_;
@@ -85,8 +90,8 @@ class SweepFinder {
   }
 
  private:
-  // True if the op measures a tensor that has the sizes of a parameter, all of
-  // it, and no op made that tensor just before.
+  // True if the op measures a whole tensor of the size of a parameter that no
+  // op has made just before.
   bool Measures(size_t index) const {
     const RowId row = forward_.ops[index];
     const std::string_view name = NameOf(row);
@@ -111,7 +116,8 @@ class SweepFinder {
     return before == kNone || !Makes(before, tensor.dims);
   }
 
-  // The next op, or the one before, that is no view; kNone if there is none.
+  // Returns the next (or previous) op that is not a view; kNone if there is
+  // none.
   RowId Computing(size_t index, int direction) const {
     for (size_t i = index + direction; i < forward_.ops.size();
          i += direction) {
@@ -133,7 +139,7 @@ class SweepFinder {
     });
   }
 
-  // True if the op may make a tensor of these sizes of others of these sizes.
+  // True if the op may make a tensor of these sizes from others of these sizes.
   bool Makes(RowId row, const Dims& sizes) const {
     const Op& op = m_.trace.ops()[row];
     if (op.inputs == kNone ||
@@ -169,10 +175,10 @@ class SweepFinder {
 
   const AnalysisContext& m_;
   const ForwardOps& forward_;
-  std::map<Dims, size_t> parameters_;  // how many have a gradient
-  double elements_ = 0;                // of these
+  std::map<Dims, size_t> parameters_;  // number with a gradient, by size
+  double elements_ = 0;                // of all these
   Sweep open_;
-  std::map<Dims, size_t> left_;  // that the open sweep has not met
+  std::map<Dims, size_t> left_;  // not yet met by the open sweep
   std::vector<Sweep> found_;
 };
 
@@ -183,8 +189,8 @@ struct Penalties {
   const Sweep* first = nullptr;
 };
 
-// Behind the last op of the sweep: the sum of its result, and what multiplies
-// it and adds it to the loss.
+// Returns the end of the ops after the sweep's last op that sum up its result,
+// multiply it, and add it to the loss.
 size_t EndOf(const AnalysisContext& m, const ForwardOps& forward,
              const Sweep& sweep) {
   const Dims last = TensorArgument(m.trace, sweep.ops.back(), 0).dims;
@@ -202,8 +208,9 @@ size_t EndOf(const AnalysisContext& m, const ForwardOps& forward,
   return end;
 }
 
-// The sweeps that are part of the loss, with their backward passes. Behind a
-// layer's gradient of a weight, the engine adds that of the penalty.
+// Returns the cost of the sweeps that are part of the loss, with their backward
+// passes. After a layer's gradient of a weight, the engine adds the penalty's
+// gradient.
 Penalties PriceOf(const AnalysisContext& m, const ForwardOps& forward,
                   const std::vector<GraphWalk>& passes,
                   const std::vector<Sweep>& sweeps) {
@@ -281,8 +288,8 @@ Verdict CheckParameterPenalty(const AnalysisContext& m) {
 
 // --- norms-one-by-one
 
-// A loop over gradients that reads each norm. Without reading, it is what
-// clip_grad_norm_ does itself on a CPU.
+// True for a loop over gradients that reads each norm. Without the reads, it is
+// what clip_grad_norm_ itself does on a CPU.
 bool ReadsGradients(const AnalysisContext& m,
                     const std::vector<GraphWalk>& passes, const Sweep& sweep,
                     Span span) {

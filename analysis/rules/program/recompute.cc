@@ -1,5 +1,5 @@
-// Does the backward pass compute activations again although memory is free?
-// Source: the documentation of torch.utils.checkpoint.
+// Does the backward pass recompute activations although memory is free? Source:
+// the documentation of torch.utils.checkpoint.
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
@@ -21,21 +21,21 @@ namespace stepscope {
 namespace recompute_rules {
 namespace {
 
-// A backward node may call a forward op or two for its own ends.
+// A backward node may call one or two forward ops for its own purposes.
 constexpr size_t kLeastOps = 3;
-// Activations that are kept need memory: this much more must fit.
+// Keeping activations needs memory: this factor must fit.
 constexpr double kHeadroom = 1.1;
 constexpr char kChange[] = "fewer recomputed activations";
-// Of torch.utils.checkpoint with use_reentrant=False.
+// The autograd function of torch.utils.checkpoint with use_reentrant=False.
 constexpr char kKeepsInputs[] = "_NoopSaveInputs";
 
-// An op with its sizes: the same in the forward pass and computed again.
+// An op with its sizes. Equal in the forward pass and in its recomputation.
 using Token = std::pair<NameId, RowId>;
 
 Token TokenOf(const Op& op) { return {op.name, op.inputs}; }
 
-// Forward ops of the steady steps that a backward pass runs with gradients on,
-// which gives them sequence numbers, by the node that runs them.
+// Returns, by backward node, the forward ops of the steady steps that the node
+// runs with gradients on. Such ops have sequence numbers.
 std::map<RowId, std::vector<RowId>> InBackward(const AnalysisContext& m) {
   std::map<RowId, std::vector<RowId>> by_node;
   for (RowId row = 0; row < m.trace.ops().size(); ++row) {
@@ -50,7 +50,8 @@ std::map<RowId, std::vector<RowId>> InBackward(const AnalysisContext& m) {
   return by_node;
 }
 
-// The forward ops of each step outside the backward pass, in time order.
+// Returns the forward ops of each step outside the backward pass, in time
+// order.
 std::map<size_t, std::vector<Token>> ForwardOps(const AnalysisContext& m) {
   std::map<size_t, std::vector<Token>> by_step;
   for (RowId row = 0; row < m.trace.ops().size(); ++row) {
@@ -65,9 +66,9 @@ std::map<size_t, std::vector<Token>> ForwardOps(const AnalysisContext& m) {
   return by_step;
 }
 
-// True if `ops` are, in this order, what the forward pass did somewhere.
-// A checkpoint without gradients records no sequence numbers below some ops, so
-// other ops may lie between them.
+// True if the forward pass ran `ops` somewhere, in this order. Other ops may
+// lie between them, because a checkpoint without gradients records no sequence
+// numbers inside some ops.
 bool Repeats(const Trace& trace, const std::vector<RowId>& ops,
              const std::vector<Token>& forward) {
   size_t next = 0;
@@ -79,12 +80,13 @@ bool Repeats(const Trace& trace, const std::vector<RowId>& ops,
 
 struct Recomputed {
   std::vector<ShortenedOp> ops = {};
-  std::vector<Span> chains = {};  // on autograd threads, with the code between
-                                  // their ops
+  std::vector<Span> chains = {};  // on autograd threads, including the code
+                                  // between their ops
   RowId first = kNone;
 };
 
-// From the start of the node, which puts the inputs back, to the last op.
+// Returns the span from the start of the node, which restores the inputs, to
+// the last op.
 Span SpanOfChain(const Trace& trace, RowId node,
                  const std::vector<RowId>& ops) {
   Span span = {trace.ops()[ops.front()].begin_ns, 0};
@@ -97,8 +99,8 @@ Span SpanOfChain(const Trace& trace, RowId node,
   return span;
 }
 
-// What the forward pass does to be able to compute a part again: it keeps the
-// inputs and the state of the random numbers, in an op of
+// Returns the spans in which the forward pass prepares for recomputation. It
+// keeps the inputs and the state of the random numbers, in an op of
 // torch.utils.checkpoint and the code on both sides of it.
 std::vector<Span> Preparations(const AnalysisContext& m) {
   std::vector<Span> spans;
@@ -114,7 +116,7 @@ std::vector<Span> Preparations(const AnalysisContext& m) {
         !InSteadyStep(m.steps, op.begin_ns)) {
       continue;
     }
-    size_t before = i;  // an empty tensor to hang the inputs on
+    size_t before = i;  // an empty tensor that carries the inputs
     while (before > 0 &&
            m.trace.name(outermost[before - 1]->name) == "aten::empty") {
       --before;
@@ -150,17 +152,16 @@ Recomputed FindRecomputed(const AnalysisContext& m) {
   return found;
 }
 
-// What the recomputed parts of a step hold, in bytes, and what is free.
+// The bytes that the recomputed parts of a step hold, and the free bytes.
 struct Kept {
-  double more =
-      -1;  // than now, if none of them was computed again; -1: unknown
+  double more = -1;  // beyond now, if none were recomputed; -1: unknown
   double free = 0;
-  // The part of the time that can be saved within the free memory.
+  // The share of the time that can be saved with the free memory.
   double share() const { return more > 0 ? std::min(1.0, free / more) : 1; }
 };
 
-// From allocation events with totals: a part holds what the total rises by
-// while it is computed again. One of them is held at the peak already.
+// Reads allocation events with totals. A part holds as much as the total rises
+// while it is recomputed. At the peak, one of the parts is already held.
 Kept KeptParts(const AnalysisContext& m, const std::vector<Span>& chains) {
   const DeviceMemoryUse use = MeasureDeviceMemory(m);
   const int32_t device = MemoryDevice(m.trace, m.ledger->device);
@@ -242,7 +243,8 @@ Verdict CheckRecomputeCost(const AnalysisContext& m) {
       "context_fn=functools.partial(torch.utils.checkpoint."
       "create_selective_checkpoint_contexts, ops_to_save))";
   finding.wrong_if = "the memory is wanted for a larger batch or model";
-  // Without recomputing, the code around the ops and their preparation go, too.
+  // The code around the ops and their preparation also disappear without
+  // recomputation.
   double bound_ns = kept.saved_ns;
   if (!m.has_gpu) {
     const int64_t ns =

@@ -1,8 +1,8 @@
-// Is a layer applied to rows that were repeated just before?
-// Source: a product with a concatenation is the sum of the products with its
-// parts, W [a, b] = W1 a + W2 b, and that of a repeated row is repeated: the
-// decomposition by which GATv1 computes its attention (Velickovic et al. 2018,
-// Brody et al. 2022, How Attentive are Graph Attention Networks?).
+// Is a layer applied to rows that were repeated just before? Source: a product
+// with a concatenation is the sum of the products with its parts, W [a, b] = W1
+// a + W2 b, and the product with a repeated row is a repeated row. GATv1 uses
+// this decomposition for its attention (Velickovic et al. 2018; Brody et al.
+// 2022, How Attentive are Graph Attention Networks?).
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
@@ -26,20 +26,21 @@ namespace stepscope {
 namespace repeated_rows_rules {
 namespace {
 
-// Times that a row is repeated. Our own choice: below, adding up the products
-// of the parts costs what the smaller products save.
+// How often a row must be repeated. With fewer repeats, adding up the products
+// of the parts costs what the smaller products save. Our own choice.
 constexpr double kLeastRepeats = 4;
-// Of the width of the layer's input: less is not worth splitting its weight.
+// Share of the width of the layer's input. Less is not worth splitting the
+// weight.
 constexpr double kLeastShare = 0.25;
 constexpr char kChange[] = "layer before its rows are repeated";
 
-// Rows of equal width that are not scaled, masked or the like.
+// Rows of equal width that were not scaled, masked or otherwise changed.
 struct Rows {
   std::vector<RowId> ops = {};  // that made them
-  double count = 0;             // of rows
+  double count = 0;             // number of rows
   int64_t width = 0;
-  double repeated = 0;  // columns whose rows are copies of fewer rows
-  double from = 0;      // the fewest rows of which they are copies
+  double repeated = 0;  // columns that are copies of fewer rows
+  double from = 0;      // the fewest rows that they copy
 };
 
 // A layer that takes such rows, in one step.
@@ -77,7 +78,7 @@ class Finder {
         } else if (!m_.tree.traits(row).bookkeeping) {
           Forget(row);
         } else {
-          continue;  // views
+          continue;  // a view
         }
         last_ = row;
       }
@@ -86,7 +87,7 @@ class Finder {
   }
 
  private:
-  // What `row` makes of fewer rows, by copying them or as a view.
+  // Returns the rows that `row` makes from fewer rows, as copies or as a view.
   std::optional<Rows> Repeated(RowId row, std::string_view name) const {
     const Dims& source = DimsOf(m_.trace, row, 0);
     if (source.size() < 2) return {};
@@ -94,7 +95,7 @@ class Finder {
     if (name == "expand" || name == "repeat") {
       const std::vector<int64_t> sizes = ListArgument(m_.trace, row, 1);
       if (sizes.size() < source.size()) return {};
-      // The dimensions of the source are the last ones.
+      // The dimensions of the source are the last ones of the result.
       const size_t more = sizes.size() - source.size();
       for (size_t i = 0; i < sizes.size(); ++i) {
         const int64_t before = i < more ? 1 : source[i - more];
@@ -122,7 +123,7 @@ class Finder {
     return rows;
   }
 
-  // The latest rows with these numbers; views keep them.
+  // Returns the latest rows with this count and width. Views keep both.
   auto Latest(double count, int64_t width) {
     const auto at =
         std::find_if(made_.rbegin(), made_.rend(), [&](const Rows& rows) {
@@ -131,7 +132,7 @@ class Finder {
     return at == made_.rend() ? made_.end() : std::prev(at.base());
   }
 
-  // Columns side by side, some of them repeated.
+  // Joins columns side by side, some of which are repeated.
   void Join(RowId row) {
     const RowId inputs = m_.trace.ops()[row].inputs;
     const std::optional<Dims> made = ResultDims(m_.trace, row);
@@ -141,7 +142,7 @@ class Finder {
     if (dim != made->size() - 1) return Forget(row);
     Rows joined{.ops = {row}, .count = RowsOf(*made), .width = made->back()};
     const auto& list = m_.trace.op_inputs()[inputs].arguments.front().elements;
-    // The last parts first: the latest rows are theirs.
+    // Go through the last parts first, because the latest rows belong to them.
     for (auto part = list.rbegin(); part != list.rend(); ++part) {
       if (part->dims.size() < 2) continue;
       const auto rows = Latest(RowsOf(part->dims), part->dims.back());
@@ -154,8 +155,9 @@ class Finder {
     if (joined.repeated > 0) made_.push_back(std::move(joined));
   }
 
-  // The rows that the layer `row` multiplies by its weight. They were made just
-  // before: else other ones of the same sizes may be meant.
+  // Returns the rows that the layer `row` multiplies by its weight. They must
+  // have been made just before, because otherwise the layer may take other rows
+  // of the same sizes.
   std::optional<Rows> Taken(RowId row, std::string_view name) {
     if (!IsAnyOf(name, {"linear", "addmm", "mm", "matmul"})) return {};
     const size_t at = name == "addmm" ? 1 : 0;
@@ -173,7 +175,7 @@ class Finder {
     return taken;
   }
 
-  // Another op takes the rows, and may have changed what follows.
+  // Forgets rows that another op takes and may have changed.
   void Forget(RowId row) {
     const RowId inputs = m_.trace.ops()[row].inputs;
     if (inputs == kNone) return;
@@ -192,10 +194,11 @@ class Finder {
 
   const AnalysisContext& m_;
   std::vector<Rows> made_;  // of one step
-  RowId last_ = kNone;      // the last op that was no view
+  RowId last_ = kNone;      // the last op that is no view
 };
 
-// Of the layer's work, what remains where each row is multiplied once.
+// Returns the share of the layer's work that remains if each row is multiplied
+// once.
 double LeftOf(const Rows& rows) {
   const double share = rows.repeated / static_cast<double>(rows.width);
   return 1 - share * (1 - rows.from / rows.count);

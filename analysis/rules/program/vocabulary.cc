@@ -1,6 +1,6 @@
-// Does the loss pass over scores for a large vocabulary again and again?
-// 32,000 words is the smallest vocabulary that large language models use
-// (Llama 2); the largest ones have over 200,000.
+// Does the loss pass over scores for a large vocabulary again and again? 32,000
+// words (Llama 2) is the smallest vocabulary of large language models; the
+// largest have over 200,000.
 #include <stepscope/op_cost.h>
 
 #include <algorithm>
@@ -23,11 +23,11 @@ namespace {
 
 constexpr int64_t kLargeVocabulary = 32'000;
 // A fused loss reads the scores of a few tokens as soon as they are computed,
-// and writes their gradients in the same place.
+// and writes their gradients to the same place.
 constexpr double kPasses = 2;
 constexpr char kChange[] = "fused or chunked loss";
 
-// The softmax over the vocabulary in the steady steps, forward.
+// Returns the forward softmax ops over the vocabulary in the steady steps.
 std::vector<RowId> Losses(const AnalysisContext& m) {
   std::vector<RowId> rows;
   for (RowId row = 0; row < m.trace.ops().size(); ++row) {
@@ -45,8 +45,8 @@ std::vector<RowId> Losses(const AnalysisContext& m) {
   return rows;
 }
 
-// How many scores products make for each token. Other scores are of pairs, such
-// as those of a queue of negatives behind that of the positive.
+// Returns how many scores products make per token. Other scores are for pairs,
+// such as those of a queue of negatives next to that of the positive.
 std::set<int64_t> WidthsOfProducts(const AnalysisContext& m) {
   std::set<int64_t> widths;
   for (RowId row = 0; row < m.trace.ops().size(); ++row) {
@@ -57,11 +57,11 @@ std::set<int64_t> WidthsOfProducts(const AnalysisContext& m) {
   return widths;
 }
 
-// Labels that are shifted by one leave out a token of each sequence: what is
-// done with the scores before works on so many more at most.
+// Labels shifted by one leave out one token per sequence. Ops on the scores
+// before that work on at most this many times as many.
 constexpr double kMostShifted = 1.1;
 
-// Everything but products that works on as many elements as the scores have.
+// All ops, except products, on as many elements as there are scores.
 struct Traffic {
   std::vector<ShortenedOp> ops = {};
   double bytes = 0;  // in all steps
@@ -95,6 +95,8 @@ Verdict CheckLargeVocabularyLoss(const AnalysisContext& m) {
   std::vector<RowId> losses = Losses(m);
   if (losses.empty()) return Clean();
   const std::set<int64_t> widths = WidthsOfProducts(m);
+  // Drop scores of pairs: no product makes scores of their width (see
+  // WidthsOfProducts).
   std::erase_if(losses, [&](RowId row) {
     return !widths.contains(TensorArgument(m.trace, row, 0).dims.back());
   });

@@ -1,5 +1,5 @@
-// Does a step compute from its parameters alone what it could compute once?
-// Source: PyTorch documentation of torch.nn.utils.parametrize.cached.
+// Does a step recompute a result of its parameters alone? Source: PyTorch
+// documentation of torch.nn.utils.parametrize.cached.
 #include <algorithm>
 #include <map>
 #include <optional>
@@ -22,24 +22,24 @@ namespace stepscope {
 namespace weights_rules {
 namespace {
 
-// Uses of a weight whose norm is estimated anew each time: the discriminator of
-// a GAN judges real and generated samples, and a step of the power iteration
-// for each is customary (spectral_norm).
+// Customary uses per step of a weight whose norm is estimated anew each time.
+// The discriminator of a GAN judges real and generated samples, and
+// spectral_norm usually takes a step of the power iteration for each.
 constexpr size_t kCustomaryUses = 2;
-// Uses of one op of parameters in one pass.
+// The uses in one pass of an op on parameters.
 struct Uses {
   std::vector<size_t> ops = {};  // indices in ForwardOps::ops
   std::vector<Span> nodes = {};  // the engine's ranges
-  size_t added = 0;  // nodes whose gradient is added to one of another use
-  bool estimates = false;  // the norm of the weight
-  size_t kept = 0;  // nodes that are a parameter's last: so many parameters
+  size_t added = 0;        // nodes whose gradient is added to another use's
+  bool estimates = false;  // estimates the norm of the weight
+  size_t kept = 0;         // nodes that complete a gradient: one per parameter
   RowId forward = kNone;
 };
 
 struct Recomputed {
   double ns = 0, runs = 0, parameters = 0;  // ns per step
   std::set<size_t> steps = {};
-  RowId forward = kNone;  // of the op that takes most
+  RowId forward = kNone;  // of the op with most time
   double longest = 0;
 };
 
@@ -56,7 +56,7 @@ class RecomputedFinder {
  private:
   using Key = std::pair<NameId, RowId>;  // an op with its sizes
 
-  // The tensor of `op`, if it has one that is no scalar.
+  // Returns the op's only tensor, unless it is a scalar.
   std::optional<Dims> OnlyTensor(RowId row) const {
     const Op& op = m_.trace.ops()[row];
     if (op.inputs == kNone) return {};
@@ -64,7 +64,7 @@ class RecomputedFinder {
     for (const Argument& one : m_.trace.op_inputs()[op.inputs].arguments) {
       if (!one.elements.empty()) return {};
       if (one.dims.empty()) continue;
-      // The norm that goes with a weight.
+      // Allow the norm that belongs to a weight.
       const bool beside =
           m_.trace.name(op.name) == "aten::_weight_norm_interface";
       if (only && !beside) return {};
@@ -79,8 +79,8 @@ class RecomputedFinder {
       AddNode(pass.nodes, i, groups);
     }
     for (const auto& [key, uses] : groups) {
-      // Each parameter has one node that begins its sum, and one behind which
-      // the sum is complete.
+      // Each parameter has one node that starts its sum, and one node after
+      // which the sum is complete.
       const size_t least = uses.estimates ? kCustomaryUses : 1;
       if (uses.kept == 0 || uses.ops.size() <= least * uses.kept ||
           uses.ops.size() - uses.added > uses.kept) {
@@ -94,8 +94,8 @@ class RecomputedFinder {
     return m_.trace.ops()[node.row].forward;
   }
 
-  // True if nodes[i] is of a view of what the op of nodes[i - 1] takes, all of
-  // it: w.t().contiguous().
+  // True if nodes[i] belongs to a view of the whole input of the op of nodes[i
+  // - 1]: w.t().contiguous().
   bool IsViewFor(const std::vector<WalkedNode>& nodes, size_t i) const {
     if (i == 0 || i >= nodes.size() ||
         nodes[i - 1].sequence != nodes[i].sequence + 1 ||
@@ -108,7 +108,7 @@ class RecomputedFinder {
     return of && view && ElementsIn(*of) == ElementsIn(*view);
   }
 
-  // True for ops that estimate the norm of a weight, as spectral_norm's.
+  // True for ops that estimate the norm of a weight, as spectral_norm does.
   bool IsOfNorm(RowId forward) const {
     return forward != kNone &&
            IsAnyOf(PlainName(m_.trace.name(m_.trace.ops()[forward].name)),
@@ -118,6 +118,8 @@ class RecomputedFinder {
   void AddNode(const std::vector<WalkedNode>& nodes, size_t i,
                std::map<Key, Uses>& groups) const {
     RowId forward = ForwardOf(nodes[i]);
+    // An op on a view of a parameter is counted with the node of the view,
+    // which comes next.
     if (forward == kNone || IsViewFor(nodes, i + 1)) return;
     const std::optional<Dims> parameter = OnlyTensor(forward);
     if (!parameter) return;
@@ -153,8 +155,9 @@ class RecomputedFinder {
     uses.estimates |= estimates;
   }
 
-  // From the last op that trains something else to the op: what lies between
-  // may prepare it, as the power iteration of spectral_norm does.
+  // Returns the span from the last op that trains something else to the end of
+  // this op. Ops in between may prepare it, as the power iteration of
+  // spectral_norm does.
   Span WithPreparation(size_t index) const {
     Span span = forward_.WithCall(index);
     for (size_t i = index; i-- > 0;) {

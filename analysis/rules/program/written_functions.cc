@@ -1,7 +1,7 @@
-// Are functions written out in single ops that PyTorch has in one?
-// Source: PyTorch documentation of torch.nn.functional: layer_norm, rms_norm,
-// batch_norm, gelu, cross_entropy and embedding_bag pass over their input once
-// or twice, and have a backward pass of their own.
+// Are functions written out in separate ops although PyTorch has one op for
+// them? Source: PyTorch documentation of torch.nn.functional: layer_norm,
+// rms_norm, batch_norm, gelu, cross_entropy and embedding_bag pass over their
+// input once or twice, and have a backward pass of their own.
 #include <algorithm>
 #include <cstdint>
 #include <map>
@@ -56,7 +56,7 @@ const Words& WordsOf(Function function) {
   return kWords[static_cast<size_t>(function)];
 }
 
-// The ops of one such function in one step, in time order.
+// The ops of one written-out function in one step, in time order.
 struct Written {
   size_t step = 0;
   Function function = Function::kLayerNorm;
@@ -64,11 +64,11 @@ struct Written {
   Dims dims = {};
 };
 
-// Of a mean, variance or sum that keeps its dimensions.
+// A mean, variance or sum that keeps its dimensions.
 struct Reduction {
   Dims dims = {};                  // of its input
   int64_t elements = 0;            // of its result
-  std::vector<int64_t> over = {};  // dimensions, from 0, rising
+  std::vector<int64_t> over = {};  // dimensions from 0, ascending
 };
 
 class Finder {
@@ -84,7 +84,7 @@ class Finder {
       }
       for (size_t i = 0; i < ops_.size(); ++i) {
         std::optional<Written> one = WrittenAt(i);
-        // What trains it not may be a preparation of the input.
+        // Without a gradient, it may only prepare the input.
         if (!one || !HasGradient(*one)) continue;
         one->step = step.step;
         while (i + 1 < ops_.size() && ops_[i] != one->ops.back()) ++i;
@@ -101,7 +101,7 @@ class Finder {
   bool Takes(size_t i, int64_t elements) const {
     return TakesElements(m_.trace, ops_[i], elements);
   }
-  // Elements of an argument; 0 for numbers.
+  // Returns the number of elements of an argument; 0 for numbers.
   int64_t Argument(size_t i, size_t index) const {
     const Dims& dims = DimsOf(m_.trace, ops_[i], index);
     return dims.empty() ? 0 : ElementsIn(dims);
@@ -117,7 +117,7 @@ class Finder {
     });
   }
 
-  // The function whose characteristic op is ops_[i].
+  // Returns the function whose characteristic op is ops_[i].
   std::optional<Written> WrittenAt(size_t i) const {
     const std::string_view name = NameOf(i);
     if (IsAnyOf(name, {"sqrt", "rsqrt", "std"})) return Norm(i);
@@ -159,7 +159,7 @@ class Finder {
     return one;
   }
 
-  // What normalises over these dimensions.
+  // Returns the function that normalises over these dimensions.
   static std::optional<Function> FunctionOver(const Reduction& one,
                                               bool subtracts) {
     const auto rank = static_cast<int64_t>(one.dims.size());
@@ -167,18 +167,20 @@ class Finder {
     if (one.over.front() == rank - count) {  // the last ones
       return subtracts ? Function::kLayerNorm : Function::kRmsNorm;
     }
+    // All dimensions except the channels.
     const bool over_batch =
         count == rank - 1 && std::ranges::count(one.over, 1) == 0;
     if (over_batch && subtracts) return Function::kBatchNorm;
     return {};
   }
 
-  // ops_[i] makes a standard deviation, or the inverse of one. Before it the
-  // input is centred, squared and averaged, behind it divided by the result,
-  // and often scaled and shifted.
+  // Returns the norm in which ops_[i] makes a standard deviation or its
+  // inverse. Ops before it centre, square and average the input. Ops after it
+  // divide by the result, and often scale and shift.
   std::optional<Written> Norm(size_t i) const {
     size_t first = i;
     std::optional<Reduction> reduction = ReductionAt(i);
+    // A few ops may lie in between, such as adding epsilon and a clamp.
     while (!reduction && first > 0 && i - first < 4) {
       reduction = ReductionAt(--first);
     }
@@ -208,13 +210,13 @@ class Finder {
     return Of(*function, first, last, reduction->dims);
   }
 
-  // True for what comes before the standard deviation.
+  // True for ops before the standard deviation.
   bool Prepares(size_t i, int64_t whole, int64_t few) const {
     if (NameOf(i) == "sub") return TakesBoth(i, whole, few);
     return IsAnyOf(NameOf(i), {"mean", "var", "pow", "square"}) &&
            Argument(i, 0) == whole;
   }
-  // True for a scale or a shift of a tensor by numbers or a smaller tensor.
+  // True for scaling or shifting a tensor by numbers or a smaller tensor.
   bool Scales(size_t i, int64_t whole) const {
     const int64_t a = Argument(i, 0), b = Argument(i, 1);
     return IsAnyOf(NameOf(i), {"mul", "add"}) && (a == whole || b == whole) &&
@@ -245,7 +247,8 @@ class Finder {
     return Of(Function::kGelu, first, last, dims);
   }
 
-  // The logarithm of a softmax, up to the op that picks or adds up.
+  // Finds the logarithm of a softmax, up to the op that picks from it or adds
+  // it up.
   std::optional<Written> CrossEntropy(size_t i) const {
     const Dims& dims = DimsOf(m_.trace, ops_[i], 0);
     const int64_t whole = ElementsIn(dims);
@@ -275,7 +278,7 @@ class Finder {
     return {};
   }
 
-  // Looked up rows of which only the mean or sum over a group is read.
+  // Finds looked-up rows of which only the mean or sum over a group is read.
   std::optional<Written> EmbeddingBag(size_t i) const {
     const std::optional<Dims> rows = ResultDims(m_.trace, ops_[i]);
     if (!rows || rows->size() < 3 || i + 1 == ops_.size() ||
@@ -296,9 +299,10 @@ class Finder {
   std::vector<RowId> ops_;  // of one step, without views
 };
 
-// Appends what the function's one op does away with: all but the op, and the
-// node, that takes the median time: one op may pass over the tensor as fast. Of
-// embeddings, all but the sum.
+// Appends the ops that a single op makes unnecessary: all ops but the one with
+// the median time, and all nodes but the one with the median time, because the
+// single op may be as fast as one pass over the tensor. For embeddings: all ops
+// but the sum.
 void AppendSaved(const AnalysisContext& m, const Written& one,
                  std::vector<ShortenedOp>& ops) {
   const auto append_but_median = [&](std::vector<RowId> rows) {
@@ -316,7 +320,7 @@ void AppendSaved(const AnalysisContext& m, const Written& one,
   }
   if (one.function == Function::kEmbeddingBag) {
     ops.push_back({one.ops.front(), 0});
-    // The gradients of the rows are not read, only added to those of the table.
+    // The gradients of the rows are only added to those of the table.
     for (RowId node : m.backward.Of(m.trace.ops()[one.ops.front()])) {
       ops.push_back({node, 0.5});
     }

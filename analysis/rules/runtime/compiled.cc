@@ -1,9 +1,8 @@
 // What does torch.compile cost inside the steps, and does it compile the model
-// in one piece?
-// Source: PyTorch documentation, "torch.compile troubleshooting": recompilation
-// and graph breaks. Dynamo opens a range "Torch-Compiled Region: FRAME/VARIANT"
-// around each call of compiled code. A function that is broken in two has two
-// frames.
+// in one piece? Source: PyTorch documentation, "torch.compile troubleshooting":
+// recompilation and graph breaks. Dynamo opens a range "Torch-Compiled Region:
+// FRAME/VARIANT" around each call of compiled code. A function broken in two
+// has two frames.
 #include <algorithm>
 #include <map>
 #include <set>
@@ -26,12 +25,14 @@ namespace {
 constexpr std::string_view kRegion = "Torch-Compiled Region: ";
 constexpr size_t kShown = 3;
 
-// When the threads of the program compile; disjoint.
+// Returns when the program's threads compile, as a disjoint list.
 std::vector<Span> CompileSpans(const AnalysisContext& m) {
   std::vector<bool> wanted(m.trace.name_count());
   for (NameId name = 0; name < m.trace.name_count(); ++name) {
     wanted[name] = IsCompiling(m.trace.name(name));
   }
+  // Use only threads whose compiling holds up the step: the one that runs the
+  // model, and those that run backward.
   std::vector<bool> threads(m.trace.threads().size());
   for (RowId row : AutogradThreads(m.trace, m.steps.thread))
     threads[row] = true;
@@ -51,7 +52,7 @@ std::vector<Span> CompileSpans(const AnalysisContext& m) {
   return Merge(std::move(spans));
 }
 
-// "1/0" of "Torch-Compiled Region: 1/0"; empty for other names.
+// Returns "1/0" for "Torch-Compiled Region: 1/0"; empty for other names.
 std::string_view RegionOf(std::string_view name) {
   if (!name.starts_with(kRegion)) return "";
   name.remove_prefix(kRegion.size());
@@ -61,8 +62,8 @@ std::string FrameOf(std::string_view region) {
   return std::string(region.substr(0, region.find('/')));
 }
 
-// The frame with most variants of compiled code, in words: " Frame 1 has 8
-// variants in this recording."; empty if each has one.
+// Returns the frame with most variants of compiled code, in words: " Frame 1
+// has 8 variants in this recording."; empty if each frame has one variant.
 std::string MostVariants(const AnalysisContext& m) {
   std::map<std::string, std::set<std::string_view>> variants;
   for (NameId name = 0; name < m.trace.name_count(); ++name) {
@@ -81,7 +82,7 @@ Verdict CheckRecompiling(const AnalysisContext& m) {
   const std::vector<Span> spans = CompileSpans(m);
   if (spans.empty()) return Clean();
   const std::vector<StepWindow>& windows = m.steps.windows;
-  // The first steps of a program compile it.
+  // Skip the first steps, which compile the program.
   size_t first = 0;
   while (first < windows.size() && LengthIn(spans, windows[first].host) > 0) {
     ++first;
@@ -102,6 +103,8 @@ Verdict CheckRecompiling(const AnalysisContext& m) {
     }
   }
   if (steps == 0) return Clean();
+  // Take means over all these steps: a step that compiles is slow, and slow
+  // steps are not steady.
   const auto count = static_cast<double>(windows.size() - first);
   ns /= count;
   length /= count;
@@ -129,8 +132,7 @@ Verdict CheckRecompiling(const AnalysisContext& m) {
                     .regardless = true});
 }
 
-// Calls of compiled code on the training thread, in time order; without those
-// inside another one.
+// A call of compiled code on the training thread, not inside another one.
 struct Region {
   Span span;
   std::string frame;
@@ -160,13 +162,13 @@ std::vector<Region> RegionsIn(const AnalysisContext& m, Span step) {
   return regions;
 }
 
-// What the steady steps run between two frames of compiled code.
+// What runs between two frames of compiled code in the steady steps.
 struct Breaks {
   std::vector<Span> spans;
-  std::map<std::string, int64_t> ops;  // outermost, by name
+  std::map<std::string, int64_t> ops;  // outermost ops, by name
   std::set<std::string> frames;
   int64_t regions = 0;
-  size_t steps = 0;  // steps with any
+  size_t steps = 0;  // steps with such breaks
 };
 
 void AddBreaks(const AnalysisContext& m, Span step, Breaks& breaks) {
@@ -174,9 +176,11 @@ void AddBreaks(const AnalysisContext& m, Span step, Breaks& breaks) {
   breaks.regions += static_cast<int64_t>(regions.size());
   bool any = false;
   for (size_t i = 0; i + 1 < regions.size(); ++i) {
+    // Layers compiled one by one are calls of the same frame, with eager code
+    // between them on purpose.
     if (regions[i].frame == regions[i + 1].frame) continue;
     const Span between{regions[i].span.end_ns, regions[i + 1].span.begin_ns};
-    // Another pass, or another model.
+    // A backward pass in between shows another pass, or another model.
     bool backward = false;
     auto row = std::ranges::lower_bound(m.trace.ops(), between.begin_ns, {},
                                         &Op::begin_ns);
@@ -199,8 +203,8 @@ void AddBreaks(const AnalysisContext& m, Span step, Breaks& breaks) {
   breaks.steps += any;
 }
 
-// The breaks' cost per step: on a run with a GPU, the device's idle time in
-// them.
+// Returns the cost of the breaks per step. On a run with a GPU, this is the
+// idle time of the device in them.
 double CostOf(const AnalysisContext& m, const Breaks& breaks) {
   std::vector<Span> spans = Merge(breaks.spans);
   if (m.has_gpu) {

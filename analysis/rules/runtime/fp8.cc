@@ -1,7 +1,7 @@
 // Would 8-bit floating point speed up large products that run in 16 bits?
 // Sources: NVIDIA's H100 datasheet (FP8 at twice the rate of 16 bits);
-// torchao.float8, whose filter leaves out linear layers with dimensions of 2048
-// and less or not a multiple of 16, because casts then cost what FP8 gains.
+// torchao.float8, whose filter leaves out linear layers with a dimension of at
+// most 2048 or not a multiple of 16, because casts then cost what FP8 gains.
 #include <stepscope/op_cost.h>
 
 #include <string>
@@ -31,9 +31,11 @@ bool IsLarge(const MatmulShape& shape) {
 
 Verdict CheckFp8(const AnalysisContext& m) {
   const KernelUses& kernels = m.kernels;
+  // Compute capabilities are NVIDIA's. AMD's numbers mean something else.
   if (IsAmd(kernels.device) || kernels.device.compute_major < kHopper) {
     return Clean();
   }
+  // By op, because an op may launch several kernels; -1: not checked yet.
   std::vector<int8_t> known(m.trace.ops().size(), -1);
   const KernelFilter wanted = [&](const KernelUse& use) {
     if (!use.multiplies || use.kind != KernelClass::kMatmul ||
@@ -63,6 +65,8 @@ Verdict CheckFp8(const AnalysisContext& m) {
       "torchao.float8.convert_to_float8_training(model) with torch.compile, or "
       "Transformer Engine's fp8_autocast. Try it and check convergence";
   finding.wrong_if = "the model does not converge in 8 bits";
+  // The cost of casts and scales depends on how the program is changed, so the
+  // gain is a bound.
   return FireBound(std::move(finding), ns * (1 - 1 / kFaster));
 }
 

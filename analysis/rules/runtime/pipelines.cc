@@ -1,8 +1,8 @@
-// Do the stages of a pipeline wait for each other?
-// Source: Narayanan et al., "Efficient Large-Scale Language Model Training on
-// GPU Clusters Using Megatron-LM", section 2.2: the bubble of p stages, m
-// micro-batches and v chunks per stage is (p-1)/(v m) of the time without it.
-// 3 % of the step is the lowest share that XProf calls moderate.
+// Do the stages of a pipeline wait for each other? Source: Narayanan et al.,
+// "Efficient Large-Scale Language Model Training on GPU Clusters Using
+// Megatron-LM", section 2.2: with p stages, m micro-batches and v chunks per
+// stage, the bubble takes (p-1)/(v m) of the time without it. 3 % of the step
+// is the lowest share that XProf calls moderate.
 #include <algorithm>
 #include <cmath>
 #include <string>
@@ -18,7 +18,7 @@ namespace pipelines_rules {
 namespace {
 
 constexpr double kBubbleShare = 0.03;
-// The share of the bubble that a cause must explain to be named.
+// A cause is named if it explains at least this share of the bubble.
 constexpr double kExplains = 0.5;
 
 Verdict OneStageOnly(const AnalysisContext& m) {
@@ -31,7 +31,7 @@ Verdict OneStageOnly(const AnalysisContext& m) {
                : Clean();
 }
 
-// The stage that computes longest, and the mean.
+// The stage that computes longest, and the mean over the stages.
 struct Balance {
   const PipelineStage* longest = nullptr;
   double mean_ms = 0;
@@ -93,7 +93,8 @@ Verdict CheckPipelines(const RankComparison& ranks) {
           std::to_string(balance.longest->rank) +
           " to the others, so that all stages compute equally long";
   }
-  // More micro-batches help as far as the bubble is the schedule's.
+  // More micro-batches help only to the extent that the schedule causes the
+  // bubble.
   if (pipeline.ideal_frac >= kExplains * pipeline.bubble_frac) {
     const double others = static_cast<double>(stages - 1);
     const double slots =
@@ -120,6 +121,8 @@ Verdict CheckPipelines(const RankComparison& ranks) {
   finding.wrong_if =
       "each stage sends several tensors per micro-batch: then there are fewer "
       "micro-batches than counted";
+  // Only a bound, because with most schedules even equal stages wait at both
+  // ends of a step.
   return FireBound(std::move(finding), waiting * 1e6);
 }
 

@@ -6,9 +6,10 @@
 namespace stepscope {
 namespace {
 
-// Prefixes of names. Creating and destroying events and streams is cheap and
-// frequent, so it is not recorded. Neither is polling (cudaEventQuery,
-// cudaStreamQuery): watchdogs do it thousands of times a second.
+// Prefixes of names. Creating and destroying events and streams is not
+// recorded, because these calls are cheap and frequent. Neither is polling
+// (cudaEventQuery, cudaStreamQuery), which watchdogs do thousands of times per
+// second.
 constexpr std::string_view kRuntime[] = {
     "__cudaLaunchKernel",
     "cudaLaunch",
@@ -62,7 +63,7 @@ constexpr std::string_view kDriver[] = {
     "cuModuleLoad",
     "cuLibraryLoad",
 };
-// Ids are dense: after so many unknown ones in a row there are no more.
+// Ids are dense: after this many unknown ids in a row there are no more calls.
 constexpr uint32_t kGapThatEnds = 64;
 
 bool AllDigits(std::string_view text) {
@@ -73,9 +74,10 @@ bool AllDigits(std::string_view text) {
 
 }  // namespace
 
-// CUPTI's tables have one id per version of a function and per default-stream
-// variant (_ptsz, _ptds).
+// CUPTI's tables have one id for each version of a function and for each
+// default-stream variant (_ptsz, _ptds).
 std::string_view CallName(std::string_view name) {
+  // One suffix at a time: cuMemcpyHtoDAsync_v2_ptsz has two.
   for (;;) {
     const size_t at = name.rfind('_');
     if (at == std::string_view::npos || at == 0) return name;
@@ -101,7 +103,7 @@ std::vector<uint32_t> CallsToLeaveOut(const CuptiApi& api,
   });
 }
 
-// CUPTI offers no list of its calls, so ids are tried one after the other.
+// CUPTI has no list of its calls, so this tries one id after the other.
 std::vector<uint32_t> CallsThat(const CuptiApi& api,
                                 CUpti_CallbackDomain domain,
                                 bool (*is_wanted)(std::string_view)) {

@@ -6,6 +6,8 @@
 
 namespace stepscope {
 
+// All functions are required, because without one of them nothing can be
+// sampled. The newest of them came with CUDA 12.6.
 std::string CounterFunctions::Resolve(void* library) {
   std::string missing;
   const auto get = [&](auto& function, const char* name) {

@@ -1,6 +1,6 @@
-// CounterFunctions: CUPTI's calls for sampling hardware counters (PM sampling,
-// CUDA 12.6). Each takes a structure that says its own size, so that a library
-// takes what an older or newer header made.
+// CounterFunctions: CUPTI's functions for sampling hardware counters (PM
+// sampling, CUDA 12.6). Each takes a structure that contains its own size, so a
+// library accepts structures of older and newer headers.
 #pragma once
 
 #include <cupti.h>
@@ -19,7 +19,7 @@ struct CounterFunctions {
   decltype(&cuptiProfilerDeviceSupported) device_supported = nullptr;
   decltype(&cuptiDeviceGetChipName) get_chip_name = nullptr;
 
-  // What turns names of metrics into a configuration, and counts into values.
+  // They turn names of metrics into a configuration, and counts into values.
   decltype(&cuptiProfilerHostInitialize) host_initialize = nullptr;
   decltype(&cuptiProfilerHostDeinitialize) host_deinitialize = nullptr;
   decltype(&cuptiProfilerHostConfigAddMetrics) add_metrics = nullptr;
@@ -28,7 +28,7 @@ struct CounterFunctions {
   decltype(&cuptiProfilerHostGetNumOfPasses) get_passes = nullptr;
   decltype(&cuptiProfilerHostEvaluateToGpuValues) evaluate = nullptr;
 
-  // The sampling itself.
+  // They do the sampling.
   decltype(&cuptiPmSamplingGetCounterAvailability) get_availability = nullptr;
   decltype(&cuptiPmSamplingEnable) enable = nullptr;
   decltype(&cuptiPmSamplingDisable) disable = nullptr;
@@ -42,8 +42,8 @@ struct CounterFunctions {
   decltype(&cuptiPmSamplingGetCounterDataInfo) get_data_info = nullptr;
   decltype(&cuptiPmSamplingCounterDataGetSampleInfo) get_sample_info = nullptr;
 
-  // Looks all of them up in an opened library. Returns the name of the first
-  // one that it lacks; "" if it has all.
+  // Looks up all functions in an opened library. Returns the name of the first
+  // missing one, or "" if the library has them all.
   std::string Resolve(void* library);
 };
 

@@ -9,8 +9,8 @@
 namespace stepscope {
 namespace {
 
-// cuda.h renames functions to versions of them ("cuMemGetInfo_v2"); these are
-// the names in the library.
+// cuda.h renames functions to their versions ("cuMemGetInfo_v2"). Here are the
+// names as the library has them.
 struct DriverFunctions {
   CUresult (*init)(unsigned) = nullptr;
   CUresult (*ctx_get_current)(CUcontext*) = nullptr;
@@ -30,7 +30,7 @@ struct DriverFunctions {
   CUresult (*driver_version)(int*) = nullptr;
   CUresult (*device_uuid)(CUuuid*, CUdevice) = nullptr;
 
-  // True if the library has all of them, as drivers for CUDA 12 have.
+  // True if the library has all functions, as drivers for CUDA 12 have.
   bool Resolve(void* library) {
     bool all = true;
     const auto get = [&](auto& function, const char* name) {
@@ -54,7 +54,7 @@ struct DriverFunctions {
     get(device_attribute, "cuDeviceGetAttribute");
     get(memory_info, "cuMemGetInfo_v2");
     get(driver_version, "cuDriverGetVersion");
-    get(device_uuid, "cuDeviceGetUuid_v2");  // of the instance, with MIG
+    get(device_uuid, "cuDeviceGetUuid_v2");  // with MIG: of the instance
     return all;
   }
 };
@@ -71,7 +71,8 @@ class LoadedDriver : public CudaDriver {
                                           : absl::UnavailableError(message);
   }
 
-  // Asks without initialising: cuCtxGetCurrent() fails before cuInit().
+  // Does not initialise CUDA: before cuInit(), cuCtxGetCurrent() returns an
+  // error.
   absl::Status InUse() const override {
     CUcontext context = nullptr;
     const CUresult result = f_.ctx_get_current(&context);
@@ -105,8 +106,8 @@ class LoadedDriver : public CudaDriver {
     return devices;
   }
 
-  // Each device, because a window ends for all of them. The first error is
-  // reported, but the others are still waited for.
+  // Waits for all devices, because a window ends for all of them. If one fails,
+  // the others are still waited for; the first error is returned.
   absl::Status Synchronize() override {
     int count = 0;
     CUresult first = f_.device_count(&count);
@@ -137,6 +138,7 @@ class LoadedDriver : public CudaDriver {
   }
 
  private:
+  // Values that the driver does not return stay 0, which means unknown.
   DeviceLimits LimitsOf(CUdevice device, int ordinal) const {
     const auto attribute = [&](CUdevice_attribute which) {
       int value = 0;
@@ -148,6 +150,7 @@ class LoadedDriver : public CudaDriver {
     if (CUuuid uuid; f_.device_uuid(&uuid, device) == CUDA_SUCCESS) {
       std::memcpy(limits.uuid.data(), uuid.bytes, limits.uuid.size());
     }
+    // Asking for the state does not create a context, unlike using the device.
     unsigned flags = 0;
     int active = 0;
     limits.is_in_use =
@@ -189,7 +192,7 @@ class LoadedDriver : public CudaDriver {
     return limits;
   }
 
-  // Through the primary context, the one that the runtime and PyTorch use.
+  // Uses the primary context, like the runtime and PyTorch.
   CUresult SynchronizeDevice(int ordinal) {
     CUdevice device = 0;
     unsigned flags = 0;
@@ -198,7 +201,7 @@ class LoadedDriver : public CudaDriver {
     if (result == CUDA_SUCCESS) {
       result = f_.primary_state(device, &flags, &active);
     }
-    // Retaining an inactive context would create one.
+    // Skip an inactive context: retaining it would create it.
     if (result != CUDA_SUCCESS || active == 0) return result;
     CUcontext context = nullptr;
     result = f_.primary_retain(&context, device);
@@ -217,8 +220,8 @@ class LoadedDriver : public CudaDriver {
 };
 
 void* Open(const std::string& path) {
-  // RTLD_NODELETE: the driver cannot be unloaded. RTLD_NOLOAD first, so that
-  // the copy that the program uses is found whatever its path is.
+  // RTLD_NODELETE, because the driver cannot be unloaded. RTLD_NOLOAD comes
+  // first and finds the copy that the program uses, wherever it is.
   constexpr int kFlags = RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE;
   constexpr const char* kSoname = "libcuda.so.1";
   if (!path.empty()) return dlopen(path.c_str(), kFlags);

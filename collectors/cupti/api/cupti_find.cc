@@ -16,9 +16,9 @@ namespace {
 constexpr const char* kSonames[] = {"libcupti.so.13", "libcupti.so.12",
                                     "libcupti.so"};
 
-// The folder of the first loaded object whose file name starts with `prefix`.
-// By the loader's list and not by a path: a wheel, a conda environment and a
-// toolkit have different ones.
+// Returns the folder of the first loaded object whose file name starts with
+// `prefix`. Uses the loader's list, because the path is different in a wheel, a
+// conda environment and a toolkit.
 std::filesystem::path FolderOfLoaded(const char* prefix) {
   struct Search {
     const char* prefix;
@@ -37,9 +37,11 @@ std::filesystem::path FolderOfLoaded(const char* prefix) {
   return search.found;
 }
 
-// Existing files that may be CUPTI, best first.
+// Returns the existing files that may be CUPTI, best first.
 std::vector<std::string> Candidates(const CuptiLibrary& library) {
   std::vector<std::string> files;
+  // Preferred to all folders. Only a library that is already in the process
+  // comes before it (OpenCupti()).
   if (const char* chosen = getenv("STEPSCOPE_CUPTI_LIBRARY")) {
     files.emplace_back(chosen);
   }
@@ -49,14 +51,14 @@ std::vector<std::string> Candidates(const CuptiLibrary& library) {
   if (torch.empty()) torch = library.torch_folder;
   if (!torch.empty()) {
     folders.push_back(torch);
-    // torch/lib is beside nvidia/*/lib where torch comes from PyPI.
+    // If torch comes from PyPI, nvidia/*/lib is beside torch/lib.
     const std::filesystem::path nvidia =
         torch.parent_path().parent_path() / "nvidia";
     for (const auto& entry :
          std::filesystem::directory_iterator(nvidia, error)) {
       folders.push_back(entry.path() / "lib");
     }
-    // In a fixed order; of cu12 and cu13 the newer one first.
+    // Sort for a fixed order, with cu13 before cu12.
     std::sort(folders.begin() + 1, folders.end(), std::greater<>());
   }
   for (const char* variable : {"CUDA_HOME", "CUDA_PATH"}) {
@@ -71,6 +73,8 @@ std::vector<std::string> Candidates(const CuptiLibrary& library) {
       if (std::filesystem::exists(file, error)) files.push_back(file.string());
     }
   }
+  // At the end, names without a folder, which the loader looks for in its usual
+  // places.
   files.insert(files.end(), std::begin(kSonames), std::end(kSonames));
   return files;
 }
@@ -78,20 +82,22 @@ std::vector<std::string> Candidates(const CuptiLibrary& library) {
 }  // namespace
 
 void* OpenCupti(const CuptiLibrary& library, std::string* failure) {
-  // RTLD_NODELETE: CUPTI's own threads may run in it at any time.
+  // RTLD_NODELETE, because CUPTI's own threads may run in the library at any
+  // time.
   constexpr int kFlags = RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE;
   if (!library.path.empty()) {
     void* handle = dlopen(library.path.c_str(), kFlags);
     if (handle == nullptr) *failure = dlerror();
     return handle;
   }
-  // A library that is in the process already is the only right one: two copies
-  // of CUPTI do not work together.
+  // If a library is already in the process, only that one works, because two
+  // copies of CUPTI do not work together.
   for (const char* soname : kSonames) {
     if (void* handle = dlopen(soname, kFlags | RTLD_NOLOAD)) return handle;
   }
   for (const std::string& file : Candidates(library)) {
     if (void* handle = dlopen(file.c_str(), kFlags)) return handle;
+    // Keep the first failure, because it belongs to the best candidate.
     if (failure->empty()) *failure = dlerror();
   }
   return nullptr;

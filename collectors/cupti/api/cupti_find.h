@@ -1,5 +1,6 @@
-// Finds libcupti.so. A process must never load two of them: a loaded one comes
-// first, then the one that belongs to the process's LibTorch.
+// Finds libcupti.so. A process must never load two of them. A library that is
+// already loaded therefore comes first, and then the one that belongs to the
+// process's LibTorch.
 #pragma once
 
 #include <string>
@@ -8,9 +9,9 @@
 
 namespace stepscope {
 
-// The handle of the library, searched as CuptiLibrary says and opened for good;
-// null, with the loader's reason in `failure`, if there is none. Any thread may
-// call it.
+// Searches as CuptiLibrary describes and opens the library for good. Returns
+// its handle; null if there is none, with the loader's reason in `failure`. Any
+// thread may call it.
 void* OpenCupti(const CuptiLibrary& library, std::string* failure);
 
 }  // namespace stepscope

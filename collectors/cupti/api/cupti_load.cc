@@ -10,8 +10,8 @@
 namespace stepscope {
 namespace {
 
-// The functions that are used. The optional ones are missing from the oldest
-// supported library.
+// The functions that stepscope uses. The oldest supported library lacks the
+// optional ones.
 struct Functions {
   decltype(&cuptiGetVersion) get_version = nullptr;
   decltype(&cuptiSubscribe) subscribe = nullptr;
@@ -39,9 +39,9 @@ struct Functions {
   decltype(&cuptiFinalize) finalize = nullptr;
   decltype(&cuptiGetResultString) get_result_string = nullptr;
 
-  // The name of a missing required function; "" if none is missing. Required
-  // functions exist since CUDA 12.0; an optional one that is missing has a
-  // replacement below.
+  // Returns the name of a missing required function; "" if none is missing.
+  // Required functions have existed since CUDA 12.0. For each optional function
+  // there is a replacement below.
   std::string Resolve(void* library) {
     std::string missing;
     const auto get = [&](auto& function, const char* name, bool required) {
@@ -104,6 +104,7 @@ class LoadedCupti : public CuptiApi {
     params.oldSubscriberSize = sizeof(old_name);
     const CUptiResult result =
         f_.subscribe_v2(subscriber, callback, user, &params);
+    // Make sure that the text ends, whatever the library has written.
     old_name[sizeof(old_name) - 1] = '\0';
     if (result != CUPTI_SUCCESS) *holder = old_name;
     return result;
@@ -141,7 +142,8 @@ class LoadedCupti : public CuptiApi {
   CUptiResult Enable(CUpti_ActivityKind kind) override {
     return f_.enable(kind);
   }
-  // Without it, objects that existed before the window stay unknown.
+  // Without this function, objects that were created before the window stay
+  // unknown.
   CUptiResult EnableAndDump(CUpti_ActivityKind kind) override {
     return f_.enable_and_dump == nullptr ? f_.enable(kind)
                                          : f_.enable_and_dump(kind);
@@ -164,7 +166,8 @@ class LoadedCupti : public CuptiApi {
   }
   CUptiResult FlushAll(uint32_t flag) override { return f_.flush_all(flag); }
   CUptiResult GetNumDroppedRecords(size_t* dropped) override {
-    // Of the global buffers, the only ones that are used.
+    // The null context stands for the global buffers, the only ones that are
+    // used.
     return f_.get_dropped(nullptr, 0, dropped);
   }
   CUptiResult GetTimestamp(uint64_t* timestamp_ns) const override {
@@ -192,7 +195,7 @@ class LoadedCupti : public CuptiApi {
  private:
   Functions f_;
   CounterFunctions counters_;
-  std::string missing_counters_;  // the first one; "" if there are all
+  std::string missing_counters_;  // the first missing one; "" if all are there
   uint32_t version_;
   std::string library_;
 };
@@ -205,8 +208,8 @@ std::string FileOf(void* address) {
 
 }  // namespace
 
-// Before 13.0 CUPTI counted its API versions (cupti_version.h), since then it
-// is 10000 * major + 100 * minor.
+// Before CUDA 13.0 CUPTI counted its API versions (cupti_version.h). Since 13.0
+// the number is 10000 * major + 100 * minor + update.
 std::string CudaVersionOf(uint32_t version) {
   if (version >= 130000) {
     const uint32_t update = version % 100;
@@ -252,7 +255,7 @@ absl::StatusOr<std::unique_ptr<CuptiApi>> LoadCupti(
   }
   Functions functions;
   const std::string missing = functions.Resolve(handle);
-  // The file that was loaded, which a name without a folder does not say.
+  // The file that was loaded. A name without a folder does not tell which.
   const std::string file =
       functions.get_version == nullptr
           ? library.path

@@ -6,11 +6,11 @@ namespace {
 // The name under which torch's CUPTI monitor subscribes.
 constexpr std::string_view kTorchMonitor = "torch-cupti-monitor";
 
-// How CUPTI calls who gave no name, as torch.profiler does not (seen on an
-// H200, CUDA 13.0).
+// CUPTI's name for a subscriber that gave no name, such as torch.profiler (seen
+// on an H200, CUDA 13.0).
 constexpr std::string_view kNameless = "<not provided>";
 
-// What a user knows the holder as, as an addition to its name.
+// Returns an addition to the holder's name that tells users what the holder is.
 std::string MeaningOf(std::string_view holder) {
   if (holder.find(kTorchMonitor) != std::string_view::npos) {
     return ", the monitor of torch.profiler._cupti";
@@ -28,7 +28,7 @@ struct Advice {
 };
 
 // What a user can do about each of CUPTI's codes. Unavailable means that
-// nothing is wrong and the CPU is recorded alone.
+// nothing is wrong and only the CPU is recorded.
 Advice AdviceFor(const CuptiApi& api, CUptiResult code,
                  std::string_view holder) {
   switch (code) {
@@ -53,8 +53,8 @@ Advice AdviceFor(const CuptiApi& api, CUptiResult code,
               "load it with NVreg_RestrictProfilingToAdminUsers=0 (a line in "
               "/etc/modprobe.d, then a restart), or run with CAP_SYS_ADMIN (in "
               "a container: --cap-add=SYS_ADMIN)"};
-    // From CUDA 13.2 on there are two families of activity calls, and who uses
-    // one shuts the process out of the other.
+    // From CUDA 13.2 on there are two families of activity calls. A tool that
+    // uses one family excludes the other from the process.
     case CUPTI_ERROR_NOT_COMPATIBLE:
     case CUPTI_ERROR_NOT_INITIALIZED: {
       std::string advice;

@@ -1,4 +1,4 @@
-// CUPTI's codes as a Status that tells the user what to do.
+// Turns CUPTI's codes into a Status that tells the user what to do.
 #pragma once
 
 #include <absl/status/status.h>
@@ -12,8 +12,8 @@ namespace stepscope {
 
 // The message names the attempt ("subscribe", "enable kernel records"), CUPTI's
 // code, and what to do. `holder` is the tool that has subscribed, if CUPTI
-// says. REQUIRES: code is not CUPTI_SUCCESS. Codes: PermissionDenied
-// (privileges), FailedPrecondition (another profiler, versions that do not
+// names it. REQUIRES: code is not CUPTI_SUCCESS. Codes: PermissionDenied
+// (privileges), FailedPrecondition (another profiler, or versions that do not
 // fit), Unavailable (not possible on this device), ResourceExhausted, Internal
 // (anything else).
 absl::Status CuptiError(const CuptiApi& api, std::string_view attempt,

@@ -10,9 +10,10 @@
 namespace stepscope {
 namespace {
 
-// What CUPTI calls a counter differs between chips: the first name that one
-// knows is taken (real_cupti_test.cc asks NVIDIA's library for each). In order
-// of importance: what does not fit into one pass is left out from the end.
+// A counter has different names on different chips, so the first name that the
+// chip knows is taken (real_cupti_test.cc asks NVIDIA's library for each). The
+// counters are in order of importance: those that do not fit into one pass are
+// left out, starting from the end.
 struct Wanted {
   float CounterSample::*field;
   const char* what;
@@ -34,7 +35,8 @@ constexpr Wanted kWanted[] = {
       "dramc__throughput.avg.pct_of_peak_sustained_elapsed"}},
 };
 
-// CUPTI of CUDA 12.6 to 13.0 gives the second for a name that a chip lacks.
+// CUPTI of CUDA 12.6 to 13.0 returns the second code for a name that a chip
+// lacks.
 bool IsUnknownMetric(CUptiResult code) {
   return code == CUPTI_ERROR_INVALID_METRIC_NAME ||
          code == CUPTI_ERROR_INVALID_PARAMETER;
@@ -46,6 +48,8 @@ std::vector<std::vector<const char*>> CounterNames() {
   std::vector<std::vector<const char*>> all;
   for (const Wanted& wanted : kWanted) {
     std::vector<const char*>& names = all.emplace_back();
+    // A counter with fewer names than the array has room for has nulls at the
+    // end.
     for (const char* name : wanted.names) {
       if (name != nullptr) names.push_back(name);
     }
@@ -98,8 +102,9 @@ void CounterChoice::DropHost() {
   (void)f_.host_deinitialize(&params);
 }
 
-// `passes` is how often the device would have to do the same to count them; 0
-// if the chip does not know one of them.
+// Configures the host object for `metrics`. `passes` becomes the number of
+// times the device would have to repeat its work to count them all, or 0 if the
+// chip does not know one of them.
 absl::Status CounterChoice::Configure(std::vector<const char*>& metrics,
                                       size_t* passes) {
   *passes = 0;
@@ -134,12 +139,13 @@ absl::Status CounterChoice::Configure(std::vector<const char*>& metrics,
   return absl::OkStatus();
 }
 
-// A host object keeps what was added to it, so that each attempt has its own.
+// Each attempt needs a new host object, because a host object keeps everything
+// that was added to it.
 absl::Status CounterChoice::Choose(const std::string& chip,
                                    const std::vector<uint8_t>& availability) {
   metrics_.clear();
   fields_.clear();
-  bool is_current = false;  // host_ and config_ are those of metrics_
+  bool is_current = false;  // host_ and config_ belong to metrics_
   const auto configure = [&](std::vector<const char*>& metrics,
                              size_t* passes) {
     absl::Status status = MakeHost(chip, availability);
@@ -148,6 +154,8 @@ absl::Status CounterChoice::Choose(const std::string& chip,
   for (const Wanted& wanted : kWanted) {
     for (const char* name : wanted.names) {
       if (name == nullptr) break;
+      // Try it together with the counters chosen before: a step runs only once,
+      // so one pass must count them all.
       std::vector<const char*> more = metrics_;
       more.push_back(name);
       size_t passes = 0;
@@ -164,6 +172,8 @@ absl::Status CounterChoice::Choose(const std::string& chip,
                                   " has no hardware counters that stepscope "
                                   "knows and that can be sampled");
   }
+  // If the last attempt was refused, the host object and the configuration are
+  // made again for the chosen metrics.
   size_t passes = 0;
   return is_current ? absl::OkStatus() : configure(metrics_, &passes);
 }
@@ -186,7 +196,8 @@ absl::Status CounterChoice::Evaluate(const std::vector<uint8_t>& data,
     return s;
   }
   for (size_t i = 0; i < fields_.size(); ++i) {
-    // Percent; noise may exceed 100. What is no number was not counted.
+    // In percent; noise may exceed 100. Values that are not numbers were not
+    // counted.
     if (!std::isfinite(values[i]) || values[i] < 0) continue;
     sample.*fields_[i] = static_cast<float>(std::min(values[i] / 100, 1.0));
   }

@@ -1,6 +1,6 @@
-// CounterChoice: which of the wanted hardware counters a chip has and can count
-// in one pass, as a configuration for the device; and what turns its counts
-// into values. All of it happens on the host, and needs no device.
+// CounterChoice: selects the wanted hardware counters that a chip has and can
+// count in one pass, makes the configuration for the device, and turns its
+// counts into values. All of it runs on the host and needs no device.
 //
 // One thread at a time.
 #pragma once
@@ -16,8 +16,9 @@
 
 namespace stepscope {
 
-// What one interval of a device counted. Times are CUPTI's; shares are of the
-// most that the device could do, 0 to 1, or -1 if it has no such counter.
+// The counts of one interval on a device. Times are on CUPTI's clock. Shares
+// are relative to the device's maximum, 0 to 1, or -1 if it has no such
+// counter.
 struct CounterSample {
   uint64_t begin = 0;
   uint64_t end = 0;
@@ -29,27 +30,27 @@ struct CounterSample {
 
 class CounterChoice {
  public:
-  // `api` must outlive it. REQUIRES: it has counters().
+  // `api` must outlive this object. REQUIRES: `api` has counters().
   explicit CounterChoice(CuptiApi& api);
   ~CounterChoice() { DropHost(); }
   CounterChoice(const CounterChoice&) = delete;
   CounterChoice& operator=(const CounterChoice&) = delete;
 
-  // `chip`: as CUPTI names it. `availability`: what the machine lets be
-  // counted, as CUPTI wrote it; empty for all. Unavailable if the chip has none
-  // of the counters; else errors of CUPTI's. May be called again.
+  // `chip` is CUPTI's name of it. `availability` is what the machine allows to
+  // be counted, as CUPTI wrote it; empty: everything. Unavailable if the chip
+  // has none of the counters; otherwise CUPTI's errors. May be called again.
   absl::Status Choose(const std::string& chip,
                       const std::vector<uint8_t>& availability);
 
-  // Of the last successful Choose().
+  // The result of the last successful Choose().
   const std::vector<uint8_t>& config() const { return config_; }
   std::vector<const char*>& metrics() { return metrics_; }
-  // The counters that are left out, in words: "Tensor Cores, memory"; "" if
-  // there are all.
+  // The counters that were left out, in words: "Tensor Cores, memory"; "" if
+  // none was.
   std::string missing() const;
 
-  // Fills in the shares of the index-th sample in `data`, which was decoded
-  // with this configuration.
+  // Fills in the shares of sample `index` in `data`, which was decoded with
+  // this configuration.
   absl::Status Evaluate(const std::vector<uint8_t>& data, size_t index,
                         CounterSample& sample);
 
@@ -62,22 +63,23 @@ class CounterChoice {
   CuptiApi& api_;
   const CounterFunctions& f_;
   std::vector<const char*> metrics_;
-  std::vector<float CounterSample::*> fields_;  // as metrics_
+  std::vector<float CounterSample::*> fields_;  // for each of metrics_
   std::vector<uint8_t> config_;
   CUpti_Profiler_Host_Object* host_ = nullptr;
 };
 
-// The names of each counter that are tried, one after the other, the most
-// important counter first.
+// For each counter, the names that are tried in order. The most important
+// counter comes first.
 std::vector<std::vector<const char*>> CounterNames();
 
-// The functions of `api`. REQUIRES: it has them.
+// The counter functions of `api`. REQUIRES: `api` has them.
 const CounterFunctions& CountersOf(const CuptiApi& api);
-// OK, or an error that says what was tried.
+// Returns OK, or an error that names the attempt.
 absl::Status CheckCounters(const CuptiApi& api, const char* attempt,
                            CUptiResult code);
 
-// CUPTI's structures say their size first; their second member stays null.
+// Returns a CUPTI structure whose first member is its size. All other members
+// stay zero.
 template <typename Params>
 Params Sized(size_t bytes) {
   Params params = {};

@@ -1,11 +1,11 @@
-// CounterSampler: hardware counters of some devices, read on a thread of its
-// own while a window is open. Claiming them takes tens of milliseconds or more,
-// and that is done on this thread as well: the first samples of a window may
-// be missing, and the program never waits.
+// CounterSampler: hardware counters of some devices, read on a separate thread
+// while a window is open. Claiming the counters takes tens of milliseconds or
+// more and is also done on that thread. The program therefore never waits, but
+// the first samples of a window may be missing.
 //
-// The counters stay claimed between windows, because giving them back may
-// detach CUPTI from the process; they are given back when the collector and
-// all windows are gone.
+// The counters stay claimed between windows, because releasing them may detach
+// CUPTI from the process. They are released when the collector and all windows
+// are gone.
 //
 // One thread drives it. In a forked child only Abandon() may be called.
 #pragma once
@@ -26,17 +26,17 @@
 
 namespace stepscope {
 
-// What one window counted; filled by the sampler's thread after Stop().
+// The counts of one window. Filled by the sampler's thread after Stop().
 class CounterWindow {
  public:
   struct Counted {
-    std::vector<CounterSample> samples;  // of each device in order of time
+    std::vector<CounterSample> samples;  // each device's in order of time
     std::vector<Loss> losses;
-    // CUPTI's time when each device began to count, to see whether samples have
+    // CUPTI's time when each device began to count. Shows whether samples have
     // the same clock.
     std::map<int32_t, uint64_t> begun;
   };
-  // Waits at most so long for the last samples. Once.
+  // Waits at most `most` for the last samples. May be called once.
   Counted Await(std::chrono::milliseconds most);
 
  private:
@@ -49,11 +49,11 @@ class CounterWindow {
 
 class CounterSampler {
  public:
-  // Room for 13 s of eight devices at 10,000 a second.
+  // Room for 13 s of eight devices at 10,000 samples per second.
   static constexpr size_t kMostSamples = size_t{1} << 20;
   static constexpr int64_t kReadEveryNs = 20'000'000;
 
-  // `api` has counters(). `hz`: samples a second of each device.
+  // REQUIRES: `api` has counters(). `hz`: samples per second and device.
   CounterSampler(std::shared_ptr<CuptiApi> api, int32_t hz,
                  int64_t read_every_ns = kReadEveryNs)
       : api_(std::move(api)), hz_(hz), read_every_ns_(read_every_ns) {}
@@ -61,13 +61,14 @@ class CounterSampler {
   CounterSampler& operator=(const CounterSampler&) = delete;
   ~CounterSampler();
 
-  // Counts on those of the devices that are in use. False if none is, or there
-  // can be no thread.
+  // Starts counting on those of the devices that are in use. False if none is
+  // in use, or if no thread can be started.
   bool Start(const std::vector<DeviceLimits>& devices);
-  // Ends the window without waiting. Null if none is open.
+  // Ends the window without waiting. Returns null if none is open.
   std::shared_ptr<CounterWindow> Stop();
 
-  // In a forked child, which does not have the thread: forgets it.
+  // For a forked child, which does not have the thread: abandons the sampler
+  // without destroying it.
   static void Abandon(std::shared_ptr<CounterSampler> sampler);
 
  private:
@@ -76,8 +77,9 @@ class CounterSampler {
     std::vector<DeviceLimits> devices;
     bool is_ending = false;
   };
-  struct Place {  // of a device
-    // Given back only when the thread ends: that may detach CUPTI.
+  struct Place {  // one device's state
+    // Destroyed only when the thread ends, because releasing counters may
+    // detach CUPTI.
     std::unique_ptr<DeviceCounters> counters;
     absl::Status opened = absl::UnknownError("not tried");
     bool is_on = false;
@@ -97,8 +99,8 @@ class CounterSampler {
   std::thread thread_;
   bool quit_ = false;
   std::shared_ptr<Open> open_;               // the window that is open
-  std::deque<std::shared_ptr<Open>> queue_;  // that the thread has not begun
-  std::map<int32_t, Place> places_;          // the thread's own, by ordinal
+  std::deque<std::shared_ptr<Open>> queue_;  // not yet begun by the thread
+  std::map<int32_t, Place> places_;          // by ordinal; the thread's own
 };
 
 }  // namespace stepscope

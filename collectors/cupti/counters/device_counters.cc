@@ -6,14 +6,15 @@
 namespace stepscope {
 namespace {
 
-// For counts that were not read yet; some megabytes come between two readings.
+// The device's buffer for counts that were not read yet. Some megabytes arrive
+// between two readings.
 constexpr size_t kHardwareBytes = size_t{64} << 20;
-constexpr uint32_t kMostSamples = 1024;  // of one call that decodes
-constexpr int kMostCalls = 64;           // of one reading, so that it ends
-// Of devices whose clock is not known.
+constexpr uint32_t kMostSamples = 1024;  // per call that decodes
+constexpr int kMostCalls = 64;           // per reading, so that it ends
+// Assumed for devices whose clock is not known.
 constexpr int32_t kUsualClockKhz = 1'400'000;
-// Before CUDA 12.8 the structure for the configuration ended before the mode of
-// the buffer, which then keeps what was counted first.
+// From this version on (CUDA 12.8) the configuration structure has a field for
+// the mode of the buffer. In older versions the buffer keeps the oldest counts.
 constexpr uint32_t kKnowsBufferMode = 26;
 
 }  // namespace
@@ -69,8 +70,9 @@ absl::Status DeviceCounters::CheckSupport() {
       CUpti_Profiler_DeviceSupported_Params_STRUCT_SIZE);
   supported.cuDevice = ordinal_;
   supported.api = CUPTI_PROFILER_PM_SAMPLING;
-  // Device 0 stands for the device of this thread's context, of which there is
-  // none; then the calls that follow tell.
+  // Device 0 means the device of this thread's context, but this thread has no
+  // context. If the call fails for that reason, the later calls show whether
+  // sampling works.
   if (f_.device_supported(&supported) == CUPTI_SUCCESS &&
       supported.isSupported != CUPTI_PROFILER_CONFIGURATION_SUPPORTED) {
     return absl::UnavailableError(
@@ -80,11 +82,13 @@ absl::Status DeviceCounters::CheckSupport() {
   return absl::OkStatus();
 }
 
-// Which counters this machine lets be seen: the size first, then the list.
+// Lists the counters that this machine allows to be read: first the size of the
+// list, then the list.
 absl::Status DeviceCounters::ListAvailable(std::vector<uint8_t>& available) {
   auto params = Sized<CUpti_PmSampling_GetCounterAvailability_Params>(
       CUpti_PmSampling_GetCounterAvailability_Params_STRUCT_SIZE);
   params.deviceIndex = static_cast<size_t>(ordinal_);
+  // Without a buffer the call returns the needed size; with one it fills it.
   for (int call = 0; call < 2; ++call) {
     if (absl::Status s =
             Check("list the hardware counters", f_.get_availability(&params));
@@ -120,15 +124,16 @@ absl::Status DeviceCounters::Configure() {
   config.hardwareBufferSize = kHardwareBytes;
   config.triggerMode = CUPTI_PM_SAMPLING_TRIGGER_MODE_GPU_TIME_INTERVAL;
   config.samplingInterval = static_cast<uint64_t>(1'000'000'000 / hz_);
-  // A full buffer is then a gap behind what was counted.
+  // If the buffer is full, keep the counts so far. The gap comes after them.
   config.hwBufferAppendMode =
       CUPTI_PM_SAMPLING_HARDWARE_BUFFER_APPEND_MODE_KEEP_OLDEST;
   is_regular_ = true;
   CUptiResult code = f_.set_config(&config);
-  // GA100 and Turing have no timer for it, only clocks of the device.
+  // GA100 and Turing cannot sample by time, only by clock cycles of the device.
   if (code == CUPTI_ERROR_NOT_SUPPORTED ||
       code == CUPTI_ERROR_INVALID_PARAMETER) {
     config.triggerMode = CUPTI_PM_SAMPLING_TRIGGER_MODE_GPU_SYSCLK_INTERVAL;
+    // Converted with the nominal clock, so the rate varies with the real clock.
     config.samplingInterval =
         static_cast<uint64_t>(int64_t{clock_khz_} * 1000 / hz_);
     is_regular_ = false;
@@ -211,9 +216,10 @@ absl::Status DeviceCounters::Read(std::vector<CounterSample>& samples) {
   return absl::OkStatus();
 }
 
-// After an overflow the device counts no more until it is started again.
+// Restarts sampling, because after an overflow the device counts nothing more.
 absl::Status DeviceCounters::Restart() {
   if (!is_on_) return absl::OkStatus();
+  // Keep the number of overflows, which Start() sets to 0.
   const int64_t overflows = overflows_;
   if (absl::Status s = Stop(); !s.ok()) return s;
   absl::Status status = Start();
@@ -239,6 +245,7 @@ absl::Status DeviceCounters::ReadOne(size_t index,
   if (absl::Status s = choice_.Evaluate(data_, index, sample); !s.ok()) {
     return s;
   }
+  // An interval of length 0 has no rates.
   if (sample.end > sample.begin) samples.push_back(sample);
   return absl::OkStatus();
 }

@@ -1,9 +1,9 @@
-// DeviceCounters: the hardware counters of one device, sampled by the device
-// itself at a fixed interval (CUPTI's PM sampling): how busy its
-// multiprocessors, its Tensor Cores and its memory are. Nothing of the program
-// is changed for it, but the counters belong to one tool at a time.
+// DeviceCounters: the hardware counters of one device, which the device itself
+// samples at a fixed interval (CUPTI's PM sampling): how busy its
+// multiprocessors, Tensor Cores and memory are. The program runs unchanged, but
+// only one tool at a time can have the counters.
 //
-// One thread at a time. Not run on a GPU yet.
+// One thread at a time.
 #pragma once
 
 #include <absl/status/status.h>
@@ -19,32 +19,32 @@ namespace stepscope {
 
 class DeviceCounters {
  public:
-  // Claims nothing yet. `api` must outlive it. REQUIRES: it has counters(), and
-  // hz > 0, samples a second.
+  // Claims nothing yet. `api` must outlive this object. REQUIRES: `api` has
+  // counters(), and hz > 0 (samples per second).
   DeviceCounters(CuptiApi& api, const DeviceLimits& device, int32_t hz);
-  // Gives the counters back, which may detach CUPTI from the process (a note in
-  // XLA's sources). Nothing else does.
+  // Releases the counters, which may detach CUPTI from the process (a note in
+  // XLA's sources). Nothing else here detaches it.
   ~DeviceCounters();
   DeviceCounters(const DeviceCounters&) = delete;
   DeviceCounters& operator=(const DeviceCounters&) = delete;
 
-  // Claims and configures the counters; after an error it may be called again.
+  // Claims and configures the counters. May be called again after an error.
   // Errors: PermissionDenied, with the remedy; Unavailable if the device cannot
-  // be sampled, or has none of the counters; Internal.
+  // be sampled or has none of the counters; Internal.
   absl::Status Open();
 
-  // REQUIRES of all that follow: Open() succeeded.
+  // All functions below REQUIRE that Open() succeeded.
   absl::Status Start();
   absl::Status Stop();
-  // Appends what was counted since the last call.
+  // Appends the samples since the last call.
   absl::Status Read(std::vector<CounterSample>& samples);
 
   // The counters that the device lacks, in words (CounterChoice).
   std::string missing() const { return choice_.missing(); }
-  // How often the device had no room for its counts since Start().
+  // How often, since Start(), the device had no room for its counts.
   int64_t overflows() const { return overflows_; }
-  // False if the interval is in clocks of the device, which vary: then samples
-  // are not equally long.
+  // False if the interval is in clock cycles of the device. Clocks vary, so
+  // samples are then not equally long.
   bool is_regular() const { return is_regular_; }
 
  private:

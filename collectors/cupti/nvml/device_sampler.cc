@@ -12,8 +12,9 @@
 namespace stepscope {
 namespace {
 
-// Bytes per second; -1 if one of the two counts is unknown.
+// Returns bytes per second, or -1 if one of the two counts is unknown.
 int64_t RateOf(int64_t before, int64_t now, int64_t passed_ns) {
+  // A count that decreased was reset.
   if (before < 0 || now < before || passed_ns <= 0) return -1;
   return static_cast<int64_t>(static_cast<double>(now - before) * 1e9 /
                               static_cast<double>(passed_ns));
@@ -38,7 +39,7 @@ void DeviceSampler::Abandon(std::unique_ptr<DeviceSampler> sampler) {
 bool DeviceSampler::Start(const std::vector<DeviceLimits>& devices) {
   std::vector<Place> places;
   for (const DeviceLimits& device : devices) {
-    // A rank sees eight devices and uses one.
+    // A rank may see eight devices but use only one.
     if (!device.is_in_use) continue;
     NvmlApi::Handle handle = nvml_->Find(device.uuid);
     if (handle == nullptr) continue;
@@ -75,7 +76,7 @@ std::vector<DeviceSample> DeviceSampler::Stop() {
   return std::exchange(samples_, {});
 }
 
-// Reads without the lock, so that Stop() need not wait.
+// Reads without the lock, so that Stop() does not have to wait.
 void DeviceSampler::Run() {
   pthread_setname_np(pthread_self(), "stepscope-nvml");
   std::unique_lock lock(mutex_);
@@ -88,11 +89,15 @@ void DeviceSampler::Run() {
     std::vector<DeviceSample> samples;
     lock.unlock();
     for (Place& place : places) {
+      // Read the links only in some readings, because they take most of the
+      // time between two readings (kLinksEvery).
       samples.push_back(ReadOne(place, reading % kLinksEvery == 0));
     }
     lock.lock();
-    // A reading that outlasted its window belongs to none.
+    // Keep the reading only if its window is still open.
     if (on_ && window == window_) {
+      // `places` also has the link counts, from which the next reading computes
+      // rates.
       places_ = std::move(places);
       for (const DeviceSample& sample : samples) {
         if (samples_.size() < kMostSamples) samples_.push_back(sample);

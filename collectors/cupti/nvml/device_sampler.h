@@ -1,9 +1,9 @@
 // DeviceSampler: clocks, power, temperature, throttle reasons and link rates of
-// some devices, read regularly on a thread of its own while a window is open.
+// some devices, read regularly on a separate thread while a window is open.
 // Between windows the thread sleeps.
 //
-// One thread drives it; it waits for the sampler's thread only when it is
-// destroyed (at most one reading, 0.1 s). In a forked child only Abandon() may
+// Used by one thread, which waits for the sampler's thread only in the
+// destructor (at most one reading, 0.1 s). In a forked child only Abandon() may
 // be called.
 #pragma once
 
@@ -22,8 +22,8 @@ namespace stepscope {
 
 class DeviceSampler {
  public:
-  // Between two readings: 20 a second. A reading of the links takes 40 ms, so
-  // every fifth one has them.
+  // The time between two readings: 20 readings per second. Reading the links
+  // takes 40 ms, so only every fifth reading includes them.
   static constexpr int64_t kEveryNs = 50'000'000;
   static constexpr int kLinksEvery = 5;
   // Room for 100 s of eight devices.
@@ -36,18 +36,19 @@ class DeviceSampler {
   DeviceSampler& operator=(const DeviceSampler&) = delete;
   ~DeviceSampler();
 
-  // Samples these devices from now on. False, and nothing happens, if the
-  // library knows none of them or there can be no thread.
+  // Samples these devices from now on. Returns false and does nothing if the
+  // library knows none of them or no thread can be started.
   bool Start(const std::vector<DeviceLimits>& devices);
   // Stops sampling and returns the samples since Start(), in order of time.
-  // Does not wait for a reading that is being taken.
+  // Does not wait for a reading in progress.
   std::vector<DeviceSample> Stop();
 
-  // In a forked child, which does not have the thread: forgets it.
+  // For a forked child, which does not have the thread: abandons the sampler
+  // without destroying it.
   static void Abandon(std::unique_ptr<DeviceSampler> sampler);
 
  private:
-  struct Place {  // of a device that is sampled
+  struct Place {  // a device that is sampled
     NvmlApi::Handle handle = nullptr;
     int32_t ordinal = 0;
     int64_t sent_bytes = -1;  // over NVLink, at the previous reading

@@ -10,8 +10,8 @@
 namespace stepscope {
 namespace {
 
-// NVML's header is in no wheel, so the few types that are needed stand here, as
-// the API reference (docs.nvidia.com/deploy/nvml-api) describes them.
+// No wheel contains NVML's header, so the few types that are needed are defined
+// here, from the API reference (docs.nvidia.com/deploy/nvml-api).
 using Handle = NvmlApi::Handle;
 constexpr int kSuccess = 0;
 constexpr int kClockSm = 1, kClockMemory = 2;
@@ -40,7 +40,7 @@ struct NvmlFunctions {
   int (*clock)(Handle, int, unsigned*) = nullptr;
   int (*temperature)(Handle, int, unsigned*) = nullptr;
   int (*power)(Handle, unsigned*) = nullptr;
-  // The following are optional.
+  // The remaining functions are optional.
   int (*power_limit)(Handle, unsigned*) = nullptr;
   int (*throttle)(Handle, unsigned long long*) = nullptr;
   int (*fan)(Handle, unsigned*) = nullptr;
@@ -73,6 +73,7 @@ struct NvmlFunctions {
   }
 };
 
+// Converts to the Trace's type, in which a negative number means unknown.
 int32_t Positive(unsigned value) {
   return static_cast<int32_t>(std::min<unsigned>(value, INT32_MAX));
 }
@@ -86,7 +87,8 @@ class LoadedNvml : public NvmlApi {
     if (f_.by_uuid(UuidText("GPU-", uuid).c_str(), &device) == kSuccess) {
       return device;
     }
-    // An instance has no clocks and no power of its own.
+    // A MIG instance has no clocks and no power of its own, so use the whole
+    // device.
     Handle whole = nullptr;
     if (f_.whole_device != nullptr &&
         f_.by_uuid(UuidText("MIG-", uuid).c_str(), &device) == kSuccess &&
@@ -98,6 +100,7 @@ class LoadedNvml : public NvmlApi {
 
   NvmlReading Read(Handle device, bool with_links) override {
     NvmlReading reading;
+    // Values that this device or this driver does not have stay unknown (-1).
     const auto get = [](int32_t* to, auto function, auto... arguments) {
       unsigned value = 0;
       if (function != nullptr && function(arguments..., &value) == kSuccess) {
@@ -156,6 +159,7 @@ std::string UuidText(const char* prefix, const DeviceUuid& uuid) {
   constexpr const char* kHex = "0123456789abcdef";
   std::string text = prefix;
   for (size_t i = 0; i < uuid.size(); ++i) {
+    // The format of nvidia-smi: 8, 4, 4, 4 and 12 digits.
     if (i == 4 || i == 6 || i == 8 || i == 10) text += '-';
     text += kHex[uuid[i] >> 4];
     text += kHex[uuid[i] & 15];
@@ -163,8 +167,8 @@ std::string UuidText(const char* prefix, const DeviceUuid& uuid) {
   return text;
 }
 
-// Not shut down again: the program may use the library, too, and its counter of
-// users would keep it open in any case.
+// NVML is never shut down. The program may use the library, too, and NVML's
+// count of users would then keep it open in any case.
 absl::StatusOr<std::unique_ptr<NvmlApi>> LoadNvml(const std::string& path) {
   constexpr int kFlags = RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE;
   std::string file = path;

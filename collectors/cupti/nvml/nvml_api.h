@@ -1,9 +1,9 @@
 // NvmlApi: the calls of NVIDIA's management library (libnvidia-ml.so.1) that
 // the collector needs, loaded at run time, behind an interface. CUPTI reads
 // clocks and power through the same library, but looks for it under another
-// name and numbers devices as it does, whatever CUDA_VISIBLE_DEVICES says.
+// name and uses NVML's device numbers, which ignore CUDA_VISIBLE_DEVICES.
 //
-// Any thread may call it. Nothing of it may be called in a forked child.
+// Any thread may call it. In a forked child nothing may be called.
 #pragma once
 
 #include <absl/status/statusor.h>
@@ -16,11 +16,11 @@
 
 namespace stepscope {
 
-// What the library says of a device at one moment; -1: it does not say.
+// What the library knows about a device at one moment; -1: unknown.
 struct NvmlReading {
   int32_t sm_clock_mhz = -1;
   int32_t memory_clock_mhz = -1;
-  int64_t throttle_reasons = -1;  // bits; the lowest four are CUPTI's
+  int64_t throttle_reasons = -1;  // bits; the lowest four equal CUPTI's
   int32_t temperature_c = -1;
   int32_t power_mw = -1;
   int32_t power_limit_mw = -1;
@@ -38,18 +38,19 @@ class NvmlApi {
   using Handle = void*;
   virtual ~NvmlApi() = default;
 
-  // The device, or with MIG the whole device that the instance is part of;
-  // null if the library does not know it.
+  // Returns the device or, with MIG, the whole device that contains the
+  // instance; null if the library does not know it.
   virtual Handle Find(const DeviceUuid& uuid) = 0;
-  // `with_links`: also PCIe and NVLink, which takes 40 ms.
+  // `with_links`: also reads PCIe and NVLink, which takes 40 ms.
   virtual NvmlReading Read(Handle device, bool with_links) = 0;
 };
 
-// The text by which NVML knows a device: "GPU-" or "MIG-" and the number.
+// The text by which NVML identifies a device: `prefix` ("GPU-" or "MIG-") and
+// the UUID in hexadecimal.
 std::string UuidText(const char* prefix, const DeviceUuid& uuid);
 
-// With an empty `path`: $STEPSCOPE_NVML_LIBRARY, else libnvidia-ml.so.1.
-// Unavailable if there is none or it does not start.
+// Loads the library. If `path` is empty, tries $STEPSCOPE_NVML_LIBRARY and then
+// libnvidia-ml.so.1. Unavailable if there is none or its initialisation fails.
 absl::StatusOr<std::unique_ptr<NvmlApi>> LoadNvml(const std::string& path = {});
 
 }  // namespace stepscope

@@ -1,9 +1,10 @@
-// CaptureScopes: where in the program a node of a CUDA graph is captured. A
-// replay runs the node's kernel without the operators that launched it, so they
-// have to be kept from the capture, which may lie long before any window.
+// CaptureScopes: tells where in the program a node of a CUDA graph is captured.
+// A replay runs the node's kernel without the operators that launched it. Those
+// operators must therefore be remembered from the capture, which may lie long
+// before any window.
 //
-// The collector that hears of captures (cupti/) asks; the one that knows
-// operators (torch/) answers.
+// The collector that is told of captures (cupti/) calls it. The collector that
+// knows operators (torch/) implements it.
 #pragma once
 
 #include <string>
@@ -24,14 +25,15 @@ class CaptureScopes {
  public:
   virtual ~CaptureScopes() = default;
 
-  // From Begin() to End() it keeps which operators are open, at a cost for each
-  // operator of the process. Calls do not nest: a second Begin() does nothing.
+  // Between Begin() and End() it tracks which operators are open, which costs
+  // time for each operator of the process. Calls do not nest: a second Begin()
+  // does nothing.
   virtual void Begin() = 0;
   virtual void End() = 0;
 
-  // What is open on the calling thread. Called inside a CUDA call, so it waits
-  // for no lock that another thread may hold while it calls CUDA; the
-  // interpreter's is one.
+  // Returns what is open on the calling thread. Called inside a CUDA call, so
+  // it must not wait for a lock, such as the interpreter's, that another thread
+  // may hold while it calls CUDA.
   virtual CapturedAt Here() const = 0;
 };
 

@@ -1,5 +1,5 @@
-// The sources of events, one Make function each. Every function exists in every
-// build: the Start() of a source that was not built returns Unavailable and
+// The sources of events, with one Make function each. Every function exists in
+// every build. If a source was not built, its Start() returns Unavailable and
 // says what to install.
 #pragma once
 
@@ -14,16 +14,16 @@
 namespace stepscope {
 
 // What the torch collector records besides operators, autograd nodes and user
-// scopes; each has a cost only if it is on.
+// scopes. Each option costs time only if it is on.
 struct TorchOptions {
   // Dimensions, strides, types and small values of the arguments.
   bool record_shapes = false;
   // Every allocation and release.
   bool record_memory = false;
-  // Stacks (ProfileOptions::with_stack): Python frames if Python has called
-  // Start(), else C++ frames.
+  // Stacks (ProfileOptions::with_stack): Python frames if Start() was called
+  // from Python, else C++ frames.
   bool with_stack = false;
-  // Ranges of Python modules, from the modules that `module_hook` names.
+  // Ranges for Python modules. `module_hook` tells which modules run.
   bool with_modules = false;
   ModuleHook module_hook = {};
 };
@@ -34,7 +34,7 @@ struct TorchOptions {
 // Start(): FailedPrecondition if another profiler holds it.
 std::unique_ptr<Collector> MakeTorchCollector(const TorchOptions& options);
 
-// Knows which operators, and with options.with_modules which module, are open
+// Tracks which operators (with options.with_modules also which module) are open
 // while a CUDA graph is captured; for CuptiOptions::capture_scopes. Null in a
 // build without LibTorch. Costs nothing between captures.
 std::unique_ptr<CaptureScopes> MakeTorchCaptureScopes(
@@ -44,38 +44,38 @@ std::unique_ptr<CaptureScopes> MakeTorchCaptureScopes(
 // on the training thread after each step.
 std::unique_ptr<Collector> MakeSettingsCollector();
 
-// The statistics of LibTorch's caching allocator: one sample per device after
-// each step. A program that uses no device has no samples. Builds without CUDA.
-// The single allocations come from the torch collector.
+// The statistics of LibTorch's caching allocator, with one sample per device
+// after each step. A program that uses no device has no samples. CUDA is not
+// needed at build time. Single allocations come from the torch collector.
 std::unique_ptr<Collector> MakeAllocatorCollector();
 
 struct HostOptions {
   std::string root = "";  // precedes "/proc" and "/sys"; tests use a copy
-  // The id of the thread that trains; 0: the one that drives the Profile.
+  // The id of the training thread; 0: the thread that drives the Profile.
   int64_t training_tid = 0;
 };
 
 // The operating system's counters per step: CPU time, run delay, context
-// switches and I/O of the training thread and the process, CPU time and reads
-// of the loaders' workers; once per window, the usable cores. Linux.
+// switches and I/O of the training thread and the process; CPU time and reads
+// of the loaders' workers. Once per window also the usable cores. Linux only.
 std::unique_ptr<Collector> MakeHostCollector(const HostOptions& options = {});
 
 // What the CUPTI collector records besides kernels, copies, memsets, waits and
 // the calls that launched them.
 struct CuptiOptions {
-  // The memory for the records of one window, of all devices. When it is used
-  // up, new records are dropped and counted, and the GPU is not recorded after
-  // the step in which that happens.
+  // The memory limit for the records of one window, for all devices together.
+  // When it is reached, new records are dropped and counted, and the GPU is no
+  // longer recorded after that step.
   int64_t max_buffer_bytes = int64_t{256} << 20;
   int64_t buffer_bytes = int64_t{1} << 20;  // of each buffer given to CUPTI
   bool record_memory = true;       // the driver's allocations and memory pools
   bool record_environment = true;  // clocks, power, temperature, throttling
                                    // and link rates 20 times a second, and
                                    // free memory after each step
-  // Samples a second of each device's hardware counters (how busy its
+  // Samples per second of each device's hardware counters (how busy its
   // multiprocessors, Tensor Cores and memory are), 10 to 10,000; 0: none. -1:
-  // as the environment's STEPSCOPE_GPU_COUNTERS says, or none. Needs CUDA 12.6
-  // and the driver's permission; where it fails, a loss says why.
+  // use the environment variable STEPSCOPE_GPU_COUNTERS; none if it is not set.
+  // Needs CUDA 12.6 and the driver's permission. If it fails, a loss says why.
   int32_t counters_hz = -1;
   bool all_calls = false;     // also calls that only query something
   bool queue_times = false;   // when kernels were queued and submitted; must be
@@ -83,27 +83,28 @@ struct CuptiOptions {
   bool whole_graphs = false;  // one record per launch of a CUDA graph instead
                               // of one per node
   // After the last window, detach CUPTI from the process when a CUDA call
-  // returns. Not done before CUDA 12.6, where it breaks existing CUDA graphs.
+  // returns. Ignored before CUDA 12.6, where detaching breaks existing CUDA
+  // graphs.
   bool detach_at_end = true;
-  // Gives kernels of CUDA graphs the operators that were open at their capture.
-  // Then CUPTI is subscribed to from Arm() on, so that captures before the
-  // first window are known. Null: those kernels have no operators.
+  // Gives kernels of CUDA graphs the operators that were open when they were
+  // captured. CUPTI is then subscribed to from Arm() on, so that captures
+  // before the first window are known. Null: those kernels have no operators.
   std::shared_ptr<CaptureScopes> capture_scopes = nullptr;
 };
 
 // The activities of NVIDIA GPUs, from CUPTI, which is loaded at run time.
 // Errors of Start(): Unavailable without a driver, without CUPTI, or if the
-// program has not used CUDA yet; FailedPrecondition, with its name, while
-// another profiler uses CUPTI; PermissionDenied, with the remedy.
+// program has not used CUDA yet; FailedPrecondition, with the other tool's
+// name, while another profiler uses CUPTI; PermissionDenied, with the remedy.
 std::unique_ptr<Collector> MakeCuptiCollector(const CuptiOptions& options = {});
 
 // NVTX ranges and marks, and the names that NVTX gives to threads and streams.
-// Takes effect in those binaries of the process that have not called NVTX yet,
-// so create it early. Start() is Unavailable if another tool receives the NVTX
-// calls of this process.
+// Takes effect only in binaries of the process that have not called NVTX yet,
+// so create it early. Start() returns Unavailable if another tool receives the
+// NVTX calls of this process.
 std::unique_ptr<Collector> MakeNvtxCollector();
 
-// All of the above, in the order in which they start.
+// All collectors above, in the order in which they start.
 std::vector<std::unique_ptr<Collector>> DefaultCollectors(
     const TorchOptions& options = {});
 

@@ -1,6 +1,6 @@
 // The numbers of the collectors that write slots (MakeSlotTag() in
-// stepscope/slot.h), which keep their records apart in a thread's chunks. 0 is
-// the session's; a tag has room for 1 to 3.
+// stepscope/slot.h). They tell the records of different collectors in a
+// thread's chunks apart. 0 is the session; a tag has room for 1 to 3.
 #pragma once
 
 #include <cstdint>

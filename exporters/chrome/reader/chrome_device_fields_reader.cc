@@ -13,8 +13,9 @@ void Take(const ChromeEvent& event, ArgKey key, float* value) {
     *value = static_cast<float>(*number);
 }
 
-// "HtoD" (Intel: "M2D") has the side, but not whether host memory was pinned.
-// P: a peer device; S: Intel's shared memory.
+// Returns the memory that a letter of "HtoD" (Intel: "M2D") stands for. The
+// letters do not say whether host memory was pinned. P is a peer device, S is
+// Intel's shared memory.
 MemoryKind SideOf(char letter) {
   if (letter == 'H' || letter == 'M') return MemoryKind::kHost;
   if (letter == 'D' || letter == 'P') return MemoryKind::kDevice;
@@ -22,7 +23,8 @@ MemoryKind SideOf(char letter) {
   return MemoryKind::kUnknown;
 }
 
-// By the letters around the first "to" or "2" that stands between known ones.
+// Sets the sides that are unknown from the letters around the first "to" or "2"
+// that has known letters on both sides.
 void ReadLetters(std::string_view text, Copy* copy) {
   for (size_t at = 1; at < text.size(); ++at) {
     const size_t length = text[at] == '2'                     ? 1
@@ -38,8 +40,8 @@ void ReadLetters(std::string_view text, Copy* copy) {
   }
 }
 
-// Kineto writes "Memcpy HtoD (Pinned -> Device)", ROCm "CopyHostToDevice",
-// others only the letters.
+// Kineto writes "Memcpy HtoD (Pinned -> Device)", ROCm "CopyHostToDevice".
+// Others write only the letters.
 void ReadSides(std::string_view name, Copy* copy) {
   const size_t open = name.find('(');
   const size_t arrow = name.find(" -> ");
@@ -83,8 +85,8 @@ void ReadKernel(const ChromeEvent& event, Kernel* kernel) {
   Take(event, ArgKey::kSharedMemory, &kernel->shared_memory_bytes);
   Take(event, ArgKey::kBlocksPerSm, &kernel->blocks_per_sm);
   Take(event, ArgKey::kWarpsPerSm, &kernel->warps_per_sm);
-  // Kineto's whole percent first; our own key, if it is there, has the exact
-  // fraction.
+  // Kineto writes whole percent. Our own key, if present, has the exact
+  // fraction and replaces it.
   if (const auto percent = ToReal(event.arg(ArgKey::kOccupancy)))
     kernel->occupancy_frac = static_cast<float>(*percent / 100);
   Take(event, ArgKey::kOurOccupancy, &kernel->occupancy_frac);
@@ -99,7 +101,7 @@ void ReadCopy(const ChromeEvent& event, std::string_view name, Copy* copy) {
       copy->destination == MemoryKind::kUnknown) {
     ReadSides(event.arg(ArgKey::kKind).text, copy);
   }
-  // Our own keys are exact where the name says less.
+  // Our own keys are exact, so they replace what the name says.
   if (event.has(ArgKey::kOurSource))
     copy->source = MemoryKindOf(event.arg(ArgKey::kOurSource).text);
   if (event.has(ArgKey::kOurDestination))

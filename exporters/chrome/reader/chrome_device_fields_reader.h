@@ -10,13 +10,13 @@
 
 namespace stepscope {
 
-// Device, stream, context and correlation. Where the args have no device or
-// stream, the pid and tid of the event are taken.
+// Reads device, stream, context and correlation. If the args have no device or
+// stream, the event's pid and tid are used.
 void ReadDeviceWork(const ChromeEvent& event, DeviceWork* work);
-// Launch shape and occupancy.
+// Reads the launch shape and the occupancy.
 void ReadKernel(const ChromeEvent& event, Kernel* kernel);
-// Bytes, and the kinds of memory, which are in the name ("Memcpy HtoD (Pageable
-// -> Device)") or in our own args.
+// Reads the bytes and the kinds of memory. The kinds are in the name ("Memcpy
+// HtoD (Pageable -> Device)") or in our own args.
 void ReadCopy(const ChromeEvent& event, std::string_view name, Copy* copy);
 
 }  // namespace stepscope

@@ -1,5 +1,5 @@
-// ChromeRowReader, the rows of devices and of the calls to them: runtime calls,
-// kernels, copies, memsets, waits and driver memory.
+// The part of ChromeRowReader that reads the rows of devices and of the calls
+// to them: runtime calls, kernels, copies, memsets, waits and driver memory.
 #include "chrome/reader/chrome_device_fields_reader.h"
 #include "chrome/reader/chrome_row_fields.h"
 #include "chrome/reader/chrome_rows_reader.h"
@@ -8,7 +8,7 @@
 namespace stepscope {
 namespace {
 
-// CUPTI's number for none: "Context Sync" waits for all streams.
+// CUPTI's stream number for "no stream"; "Context Sync" waits for all of them.
 constexpr int64_t kNoStream = 0xFFFFFFFF;
 
 // "cuLaunchKernel" is the driver's, "cudaLaunchKernel" the runtime's.
@@ -36,8 +36,9 @@ void ChromeRowReader::AddCall(const ChromeEvent& event, const Times& times) {
   builder_->Add(call);
 }
 
-// torch.cuda.mark_kernels() puts what a program calls a place into "name",
-// which in other files is the kernel's own.
+// Returns the program's name for the place where a graph kernel was captured.
+// torch.cuda.mark_kernels() writes this name into the arg "name", which
+// otherwise repeats the kernel's name.
 NameId ChromeRowReader::CapturedModule(const ChromeEvent& event,
                                        const Kernel& kernel) {
   if (event.has(ArgKey::kOurDetail)) {
@@ -60,7 +61,7 @@ void ChromeRowReader::AddKernel(const ChromeEvent& event, const Times& times) {
   ReadKernel(event, &kernel);
   kernel.captured_ops = inputs_.CallStack(event);
   kernel.captured_module = CapturedModule(event, kernel);
-  // Written like ts, since the base time. -1 stays "not recorded".
+  // Like ts, these times count from the base time. -1 means "not recorded".
   const auto moment = [&](ArgKey key, int64_t* time_ns) {
     const auto since_base_ns = ToNanoseconds(event.arg(key));
     if (since_base_ns) *time_ns = base_ns_ + *since_base_ns;
@@ -111,7 +112,8 @@ void ChromeRowReader::AddSync(const ChromeEvent& event, const Times& times) {
   builder_->Add(sync);
 }
 
-// The arrow, if there is one, follows at once; the next event forgets the row.
+// Keeps the activity for LinkLater(). Its arrow, if there is one, is the next
+// event in the file, so the next slice or arrow ends the wait.
 void ChromeRowReader::AwaitLink(const ChromeEvent& event, DeviceWork* work) {
   if (is_ours_ || work->correlation >= 0) return;
   unlinked_ = work;

@@ -11,8 +11,8 @@ namespace {
 
 namespace ondemand = simdjson::ondemand;
 
-// In the order of ArgKey. The names that begin with "stepscope." are our own;
-// the others are those of torch.profiler.
+// The names of args, in the order of ArgKey. Names that begin with "stepscope."
+// are our own; the others are torch.profiler's.
 constexpr std::array<std::string_view, static_cast<size_t>(ArgKey::kCount)>
     kArgNames = {"Sequence number",
                  "Fwd thread id",
@@ -79,8 +79,8 @@ constexpr std::array<std::string_view, static_cast<size_t>(ArgKey::kCount)>
                  "kernel_file",
                  "kernel_kwargs"};
 
-// A power of two well above the number of names, so that most are found at
-// once.
+// A power of two well above the number of names, so that most lookups need one
+// comparison.
 constexpr size_t kSlots = 512;
 
 // A hash whose table has few collisions for the known keys. Most keys of a file
@@ -117,8 +117,8 @@ ArgKey FindArg(std::string_view name) {
   return ArgKey::kCount;
 }
 
-// Reads a key between its quotes. No known key has escapes. simdjson's own
-// key() would unescape into a buffer.
+// Returns a key without its quotes. simdjson's own key() would unescape it into
+// a buffer, but no known key has escapes.
 std::string_view KeyText(ondemand::raw_json_string key, const char* end) {
   const char* begin = key.raw();
   const void* quote = std::memchr(begin, '"', static_cast<size_t>(end - begin));
@@ -142,7 +142,7 @@ bool ReadField(ondemand::value& value, Field* field) {
       return false;
     *field = {token, Field::Type::kArray};
   } else if (token[0] == '{') {
-    // Skipped without looking inside; simdjson moves past it.
+    // Left empty without looking inside; simdjson moves past it.
     *field = Field();  // no field that is read is an object
   } else {
     while (!token.empty() && static_cast<unsigned char>(token.back()) <= ' ')
@@ -171,7 +171,7 @@ bool ReadArgs(ondemand::value& value, const char* end, ChromeEvent* event) {
 }
 
 Field* FixedField(std::string_view key, ChromeEvent* event) {
-  // By length first: most keys are told apart by one comparison.
+  // Switches on the length first, so that most keys need one comparison.
   switch (key.size()) {
     case 2:
       if (key == "ph") return &event->phase;
@@ -202,7 +202,7 @@ struct ChromeEventParser::Json {
 ChromeEventParser::ChromeEventParser() : json_(std::make_unique<Json>()) {}
 ChromeEventParser::~ChromeEventParser() = default;
 
-// `event` is used for all events of a file, so nothing is allocated here.
+// Callers reuse `event` for all events of a file, so nothing is allocated here.
 bool ChromeEventParser::Parse(std::string_view text, ChromeEvent* event) {
   event->phase = event->category = event->name = event->pid = event->tid =
       event->begin = event->duration = event->id = Field();

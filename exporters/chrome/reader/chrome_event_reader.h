@@ -1,6 +1,6 @@
-// ChromeEvent: one event of a Chrome trace as text fields that point into the
-// bytes it was read from, and the exact conversions from those texts. Nothing
-// is allocated per event.
+// ChromeEvent: one event of a Chrome trace. Its fields are texts that point
+// into the bytes of the file; functions convert them exactly. Nothing is
+// allocated per event.
 #pragma once
 
 #include <array>
@@ -96,17 +96,17 @@ struct ChromeEvent {
   Field tid;
   Field begin;     // "ts"
   Field duration;  // "dur"
-  Field id;        // of a flow
+  Field id;        // of a flow event
 
   bool has(ArgKey key) const { return present[static_cast<size_t>(key)]; }
-  // The arg, or a Field of kind kNone.
+  // Returns the arg, or a Field of type kNone.
   Field arg(ArgKey key) const {
     return has(key) ? args[static_cast<size_t>(key)] : Field();
   }
 
   static constexpr auto kArgs = static_cast<size_t>(ArgKey::kCount);
-  // Which of `args` this event has; the others hold text of older events. To
-  // clear a word of bits per event is cheaper than to clear the fields.
+  // Marks which of `args` this event has; the others still hold text of earlier
+  // events. Clearing these bits per event is cheaper than clearing the fields.
   std::bitset<kArgs> present;
   std::array<Field, kArgs> args;
 };
@@ -127,15 +127,15 @@ class ChromeEventParser {
   std::unique_ptr<Json> json_;
 };
 
-// Whole numbers as JSON numbers or as text; a fraction is cut off.
+// Both read a JSON number or a number in text. ToInteger() drops the fraction.
 std::optional<int64_t> ToInteger(const Field& field);
 std::optional<double> ToReal(const Field& field);
-// Nanoseconds from decimal microseconds ("1.5", "12e3"), exact to the
-// nanosecond because no double is involved. Nothing if it is not a number or
-// beyond kLargestNs.
+// Converts decimal microseconds ("1.5", "12e3") to nanoseconds, exactly because
+// no double is involved. Returns nothing if the field is not a number or beyond
+// kLargestNs.
 std::optional<int64_t> ToNanoseconds(const Field& field);
-// The text with JSON's escapes resolved. It points into `scratch` where there
-// are escapes, into `text` otherwise.
+// Returns the text with JSON's escapes resolved. The result points into
+// `scratch` if there are escapes, otherwise into `text`.
 std::string_view Unescape(std::string_view text, std::string* scratch);
 
 }  // namespace stepscope

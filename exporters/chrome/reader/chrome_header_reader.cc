@@ -28,8 +28,8 @@ std::string VendorOf(const std::string& name, bool is_hip) {
   return is_hip ? "AMD" : "";
 }
 
-// A list whose index is the ordinal unless it has an "id". Fields that a
-// version did not write stay unknown.
+// The position in the list is the ordinal, unless the entry has an "id". Fields
+// that a version of Kineto did not write stay unknown.
 void ReadKinetoDevices(dom::object root, bool is_hip, RunInfo* run) {
   run->devices.clear();
   ForEachObject(root, "deviceProperties", [&](dom::object item) {
@@ -55,8 +55,7 @@ void ReadKinetoDevices(dom::object root, bool is_hip, RunInfo* run) {
 
 void ReadKinetoKeys(dom::object root, ChromeHeader* header) {
   RunInfo& run = header->run;
-  // Only Kineto writes schemaVersion, which tells its files from those of other
-  // programs.
+  // Only Kineto writes schemaVersion, so this key marks its files.
   int64_t version = 0;
   header->is_kineto = GetInteger(root, "schemaVersion", &version);
   int64_t base_ns = 0;

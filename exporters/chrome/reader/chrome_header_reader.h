@@ -1,5 +1,5 @@
-// The header of a Chrome trace: the keys beside `traceEvents`, Kineto's and our
-// own object "stepscope".
+// Reads the header of a Chrome trace, which is the keys beside `traceEvents`:
+// Kineto's keys and our own object "stepscope".
 #pragma once
 
 #include <cstdint>
@@ -18,8 +18,8 @@ struct ChromeHeader : OwnHeader {
   bool is_timeline = false;  // several ranks, as TimelineWriter writes them
 };
 
-// Reads `json`, one object, into `header`. False if it is not valid JSON; then
-// `header` stays as it is.
+// Reads `json`, one object, into `header`. Returns false and leaves `header`
+// unchanged if it is not valid JSON.
 bool ReadChromeHeader(const std::string& json, ChromeHeader* header);
 
 }  // namespace stepscope

@@ -1,5 +1,5 @@
-// ChromeRowReader, the rows of host threads: operators, ranges, steps,
-// collectives, Python frames and memory events.
+// The part of ChromeRowReader that reads the rows of host threads: operators,
+// ranges, steps, collectives, Python frames and memory events.
 #include <utility>
 
 #include "chrome/reader/chrome_row_fields.h"
@@ -19,8 +19,8 @@ RangeKind RangeKindOf(std::string_view word) {
   return RangeKind::kUser;
 }
 
-// In foreign files an op with metadata is a collective. In our files the name
-// decides, and `stepscope.only` marks the exceptions.
+// True if an op has the metadata of a collective. In our files `stepscope.only`
+// decides if it is present.
 bool IsCommunication(const ChromeEvent& event) {
   if (event.has(ArgKey::kOurOnly))
     return event.arg(ArgKey::kOurOnly).text == "communication";
@@ -31,7 +31,9 @@ bool IsCommunication(const ChromeEvent& event) {
 }  // namespace
 
 // In older files loaders, optimizers, collectives and step marks are cpu_op
-// events like operators; their names tell them apart.
+// events like operators, and only their names tell them apart. In our files
+// every record_param_comms is a collective unless `stepscope.only` says
+// otherwise.
 void ChromeRowReader::AddOp(const ChromeEvent& event, const Times& times) {
   if (event.has(ArgKey::kOurRange) ||
       (!is_ours_ && ClassifyRange(event.name.text) != RangeKind::kUser) ||
@@ -50,7 +52,8 @@ void ChromeRowReader::AddOp(const ChromeEvent& event, const Times& times) {
   op.thread = ThreadOf(event);
   Take(event, ArgKey::kSequence, &op.sequence);
   Take(event, ArgKey::kForwardThread, &op.forward_thread);
-  // Kineto writes 0 on forward ops; ours has the key on backward nodes only.
+  // Kineto writes 0 on forward ops. Our files have the key only on backward
+  // nodes.
   const bool is_backward =
       is_ours_ ? event.has(ArgKey::kForwardThread) : op.forward_thread != 0;
   if (is_backward) op.kind = OpKind::kBackward;
@@ -63,8 +66,8 @@ void ChromeRowReader::AddOp(const ChromeEvent& event, const Times& times) {
   builder_->Add(op);
 }
 
-// In our files the arg decides, because a user's range may have the name of a
-// step mark.
+// In our files the arg `stepscope.step` marks a step, because a user's range
+// may have the name of a step mark.
 void ChromeRowReader::AddAnnotation(const ChromeEvent& event,
                                     const Times& times) {
   if (is_ours_ ? event.has(ArgKey::kOurStep)
@@ -94,8 +97,8 @@ void ChromeRowReader::AddRange(const ChromeEvent& event, const Times& times,
   builder_->Add(range);
 }
 
-// "nccl:all_reduce" has the dims of its tensor. Before record_param_comms had
-// metadata (2023) nothing else gave the size of a collective.
+// Keeps the size of a collective from the dims of its "nccl:all_reduce" range.
+// Before record_param_comms had metadata (2023) nothing else gave the size.
 void ChromeRowReader::KeepSize(const ChromeEvent& event, const Range& range) {
   const RowId inputs = inputs_.Inputs(event);
   if (inputs == kNone || builder_->inputs(inputs).arguments.empty()) return;
@@ -180,9 +183,9 @@ void ChromeRowReader::AddMemory(const ChromeEvent& event) {
   Take(event, ArgKey::kAddress, &row.address);
   Take(event, ArgKey::kTotalAllocated, &row.total_allocated_bytes);
   Take(event, ArgKey::kTotalReserved, &row.total_reserved_bytes);
-  // The writer adds totals up for the plugin where the recording had none, and
-  // says so, so that a file read back equals the recording.
-  int32_t counted = 0;  // totals that nobody recorded
+  // If a recording has no totals, the writer adds them up for the plugin and
+  // marks them. They are dropped here, so that the Trace equals the recording.
+  int32_t counted = 0;  // 1: total allocated was added up; 2: reserved, too
   Take(event, ArgKey::kOurCounted, &counted);
   if (counted >= 1) row.total_allocated_bytes = -1;
   if (counted == 2) row.total_reserved_bytes = -1;

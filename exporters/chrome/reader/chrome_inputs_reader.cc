@@ -12,7 +12,7 @@ namespace dom = simdjson::dom;
 
 constexpr int kDeepest = 16;  // lists inside lists; real ones have two
 
-// The list under `key`, or nothing.
+// Reads the list under `key`. False if there is none.
 bool ListAt(dom::object object, std::string_view key, dom::array* list) {
   return object[key].get(*list) == simdjson::SUCCESS;
 }
@@ -41,9 +41,9 @@ std::string_view TextOf(dom::element element) {
   return element.get(text) == simdjson::SUCCESS ? text : std::string_view();
 }
 
-// One argument of Kineto's four parallel lists: dims and strides of a tensor,
-// or lists of them for a list of tensors. Kineto writes dims, types, strides
-// and values of all arguments as four lists side by side.
+// Sets the dims and strides of one argument. `dims` are those of a tensor, or a
+// list of them for a list of tensors. Kineto writes dims, types, strides and
+// values of all arguments as four parallel lists.
 void SetShape(dom::element dims, const dom::element* strides, int depth,
               Argument* argument) {
   std::vector<int64_t> numbers;
@@ -70,7 +70,7 @@ void SetShape(dom::element dims, const dom::element* strides, int depth,
   }
 }
 
-// One argument as `stepscope.inputs` writes it, which is unambiguous.
+// Reads one argument of `stepscope.inputs`, which is unambiguous.
 void SetArgument(dom::object object, int depth, TraceBuilder* builder,
                  Argument* argument) {
   dom::element value;
@@ -95,7 +95,7 @@ void AppendMember(const char* key, const Field& field, std::string* out) {
   if (field.type == Field::Type::kArray) {
     out->append(field.text);
   } else if (field.type == Field::Type::kText) {
-    // Newer versions of Kineto write some lists as text, which stays text.
+    // Newer versions of Kineto write some lists as text. It stays text.
     out->append("\"").append(field.text).append("\"");
   } else {
     out->append("null");
@@ -112,13 +112,13 @@ ChromeInputsReader::ChromeInputsReader(TraceBuilder* builder)
     : builder_(builder), json_(std::make_unique<Json>()) {}
 ChromeInputsReader::~ChromeInputsReader() = default;
 
-// The texts of the lists are the key of a cache: a training loop repeats a few
-// hundred of them, and parsing each once takes shapes out of the reading time.
+// The texts of the lists are the key of a cache. A training loop repeats a few
+// hundred of them, and parsing each only once makes shapes cost almost nothing.
 RowId ChromeInputsReader::Inputs(const ChromeEvent& event) {
   if (!event.has(ArgKey::kInputDims) && !event.has(ArgKey::kInputType))
     return kNone;
-  // One small object of the lists as they stand in the file, so that one parse
-  // reads all of them.
+  // Puts the unchanged texts of the lists into one small object, so that one
+  // parse reads all of them.
   key_ = "{\"v\":1";
   if (event.has(ArgKey::kOurInputs)) {
     AppendMember("ours", event.arg(ArgKey::kOurInputs), &key_);
@@ -167,7 +167,8 @@ RowId ChromeInputsReader::ParseInputs(const std::string& text) {
   return builder_->InternInputs(std::move(inputs));
 }
 
-// Frames joined by ';', or our own list where a frame contains one.
+// The frames are joined by ';'. If a frame itself contains a ';', our files
+// also have a list of frames.
 RowId ChromeInputsReader::CallStack(const ChromeEvent& event) {
   const Field ours = event.arg(ArgKey::kOurStack);
   const Field field =

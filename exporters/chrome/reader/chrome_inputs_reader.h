@@ -23,11 +23,12 @@ class ChromeInputsReader {
   ChromeInputsReader(const ChromeInputsReader&) = delete;
   ChromeInputsReader& operator=(const ChromeInputsReader&) = delete;
 
-  // Row in op_inputs(); kNone if the event recorded none.
+  // Returns the row in op_inputs(), or kNone if the event has no inputs.
   RowId Inputs(const ChromeEvent& event);
-  // Row in stacks(); kNone if there is none.
+  // Returns the row in stacks(), or kNone if the event has no call stack.
   RowId CallStack(const ChromeEvent& event);
-  // Row in stacks(), as Op::code; kNone if the event names no generated code.
+  // Returns the row in stacks() for Op::code, or kNone if the event names no
+  // generated code.
   RowId Code(const ChromeEvent& event);
 
  private:

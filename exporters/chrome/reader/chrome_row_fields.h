@@ -1,4 +1,4 @@
-// An argument of a Chrome event into a field of a row.
+// Copies an argument of a Chrome event into a field of a row.
 #pragma once
 
 #include "chrome/reader/chrome_event_reader.h"

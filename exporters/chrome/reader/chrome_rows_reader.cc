@@ -10,7 +10,7 @@
 namespace stepscope {
 namespace {
 
-// Of a name in a message.
+// The most bytes of a name that a message shows.
 constexpr size_t kMostShownBytes = 100;
 
 enum class Category : uint8_t {
@@ -36,7 +36,7 @@ struct CategoryName {
 };
 
 // Kineto's categories since 2021, and TensorBoard's spellings. The list is
-// searched from its begin, so the categories of most events come first.
+// searched from the start, so the most frequent categories come first.
 constexpr CategoryName kCategories[] = {
     {"python_function", Category::kPython},
     {"cpu_op", Category::kOp},
@@ -74,14 +74,15 @@ constexpr CategoryName kCategories[] = {
     {"memset", Category::kMemset},
 };
 
-// torch.autograd.profiler without Kineto groups by process instead.
+// torch.autograd.profiler without Kineto writes no categories; the name of the
+// process says what the event is.
 Category WithoutCategory(const ChromeEvent& event) {
   if (event.pid.text == "CPU functions") return Category::kOp;
   if (event.pid.text == "CUDA functions") return Category::kKernel;
   return Category::kUnknown;
 }
 
-// Devices by the beginning of their categories.
+// Devices of other vendors, known by the start of an event's category.
 struct Accelerator {
   std::string_view category, name, vendor;
 };
@@ -119,8 +120,8 @@ ChromeRowReader::ChromeRowReader(TraceBuilder* builder,
       is_ours_(header.is_ours),
       base_ns_(header.base_ns),
       inputs_(builder) {
-  // Before any event, so that the rows have the numbers that
-  // `stepscope.thread` names.
+  // Threads are added before any event, so that their rows have the numbers
+  // that `stepscope.thread` refers to.
   for (const OwnHeader::DrawnThread& from : header.threads) {
     const RowId row = builder_->ThreadRow(from.thread.pid, from.thread.tid);
     builder_->thread(row).torch_thread = from.thread.torch_thread;
@@ -150,12 +151,12 @@ void ChromeRowReader::Add(const ChromeEvent& event) {
     --counts_.events;
     ++counts_.bad_times;
   }
-  // Other flows repeat the correlation ids for viewers.
+  // Other arrows only repeat correlation ids, for viewers.
 }
 
-// Kineto wrote no correlation for device activities of ROCm until 2024. The
-// arrow from the call, which follows the activity in the file, has the call's
-// number.
+// Until 2024 Kineto wrote no correlation on device activities of ROCm. But the
+// arrow from the call follows the activity in the file, and its id is the
+// call's correlation.
 void ChromeRowReader::LinkLater(const ChromeEvent& event) {
   if (unlinked_ != nullptr && event.category.text == "ac2g" &&
       event.begin.text == unlinked_begin_) {
@@ -171,7 +172,8 @@ void ChromeRowReader::AddComplete(const ChromeEvent& event) {
   if (event.category.text.empty()) category = WithoutCategory(event);
   if (category == Category::kNoRow) return;
   if (category == Category::kUnknown) {
-    // Ascend's device tasks have no category of their own, but an argument.
+    // Ascend's device tasks have no category of their own, but an argument that
+    // no other event has.
     const bool ascend = event.has(ArgKey::kTaskType);
     const Accelerator* of =
         ascend ? &kAscend : AcceleratorOf(event.category.text);
@@ -194,7 +196,8 @@ void ChromeRowReader::AddComplete(const ChromeEvent& event) {
       return AddPythonFrame(event, times);
     case Category::kCall:
     case Category::kDriverCall:
-      // Kernels of other vendors may have Kineto's category; calls name them.
+      // Other vendors' kernels may have Kineto's category "kernel", so the
+      // vendor is noted from the category of calls.
       if (const Accelerator* of = AcceleratorOf(event.category.text)) {
         NoteAccelerator(of->name, of->vendor);
       }
@@ -231,7 +234,7 @@ void ChromeRowReader::NoteMergedRank(std::string_view pid) {
 
 bool ChromeRowReader::ReadTime(std::optional<int64_t> since_base_ns,
                                int64_t* time_ns) {
-  // Neither is beyond kLargestNs, so the sum does not overflow.
+  // Both are at most kLargestNs, so the sum does not overflow.
   *time_ns = base_ns_ + since_base_ns.value_or(0);
   const bool is_time =
       since_base_ns.has_value() && std::abs(*time_ns) <= kLargestNs;
@@ -265,9 +268,9 @@ bool ChromeRowReader::ReadTimes(const ChromeEvent& event, Times* times) {
   return true;
 }
 
-// Threads are numbers; old files write them as text, "25738" or "25738 (x)".
-// Each other text gets a number of its own, from -2 down: -1 is the process on
-// which Kineto draws overheads.
+// Returns the number of a thread or process. Old files write the number as
+// text, "25738" or "25738 (x)". Any other text gets a number of its own, from
+// -2 down, because -1 is the process on which Kineto draws overheads.
 int64_t ChromeRowReader::ThreadNumber(const Field& tid) {
   if (const auto number = ToInteger(tid)) return *number;
   int64_t number = 0;
@@ -288,7 +291,7 @@ RowId ChromeRowReader::ThreadOf(const ChromeEvent& event) {
   }
   const int64_t pid = ThreadNumber(event.pid);
   const int64_t tid = ThreadNumber(event.tid);
-  // Most events are on the thread of the event before.
+  // Most events are on the thread of the previous event.
   if (last_thread_ != kNone && pid == last_pid_ && tid == last_tid_)
     return last_thread_;
   const auto [it, added] = threads_.try_emplace({pid, tid}, kNone);
@@ -321,7 +324,8 @@ void ChromeRowReader::AddOverhead(const ChromeEvent& event,
     row.thread = ThreadOf(event);
     builder_->Add(row);
   } else {
-    // Kineto draws them on process -1; the thread is one of the host's.
+    // Kineto draws overheads on process -1, but the tid is a host thread's. The
+    // host's pid is known only at the end.
     overheads_.push_back({row, ThreadNumber(event.tid)});
   }
 }
@@ -341,7 +345,7 @@ void ChromeRowReader::Finish(const ChromeHeader& header, int64_t shift_ns) {
     builder_->Add(waiting.row);
   }
   overheads_.clear();
-  // Beside the metadata of collectives, their ranges would count them twice.
+  // Ranges are used only without metadata, or collectives would count twice.
   if ((seen_ & Bit(Kind::kCommunication)) == 0) {
     for (const Communication& row : range_communications_) builder_->Add(row);
     if (!range_communications_.empty()) seen_ |= Bit(Kind::kCommunication);
@@ -369,9 +373,10 @@ void ChromeRowReader::Finish(const ChromeHeader& header, int64_t shift_ns) {
   Watch(header);
 }
 
-// A file of torch.profiler does not list the kinds that it recorded. Those are
-// the kinds with events, and those that the header's flags name. The tables of
-// a GPU go together: CUPTI records calls, kernels, copies and memsets, or none.
+// A file of torch.profiler does not list the kinds that it recorded. They are
+// taken to be the kinds with events and those that the header's flags name. The
+// tables of a GPU go together, because CUPTI records calls, kernels, copies and
+// memsets, or none of them.
 void ChromeRowReader::Watch(const ChromeHeader& header) {
   RunInfo& run = builder_->run();
   const auto seen = [&](Kind kind) { return (seen_ & Bit(kind)) != 0; };

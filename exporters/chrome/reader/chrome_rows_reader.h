@@ -23,33 +23,33 @@ namespace stepscope {
 
 class ChromeRowReader {
  public:
-  // How many events of which kind were read or left out. In a file of another
-  // profiler they show what it recorded.
+  // Counts the events that were read and, by reason, those left out. The counts
+  // become losses and show whether another program wrote the file.
   struct Counts {
     int64_t rows = 0;
-    int64_t events = 0;  // rows, and what is known to carry none
+    int64_t events = 0;  // all events that have a phase
     int64_t negative_durations = 0;
-    int64_t bad_times = 0;  // no time, or one that is no number
+    int64_t bad_times = 0;  // no phase, or no usable time
     int64_t no_duration = 0;
-    int64_t unpaired = 0;  // begin and end events, which no trace of
-                           // torch has
+    int64_t unpaired = 0;  // separate begin and end events, which torch
+                           // never writes
     int64_t duplicate_steps = 0;
-    int64_t merged_ranks = 0;  // 1: processes of several ranks
+    int64_t merged_ranks = 0;  // 1 if the file holds several ranks
     int64_t device_tasks = 0;  // device work that is not read
-    Device accelerator;  // of a vendor whose work is not read; its name is
-                         // empty if there is none
+    Device accelerator;        // a device whose work is not read; its name is
+                               // empty if there is none
     int64_t unknown_categories = 0;
     std::string unknown_example;
   };
 
-  // `header` is the part before the events. Both must outlive this.
+  // `header` has the keys before the events. `builder` must outlive this.
   ChromeRowReader(TraceBuilder* builder, const ChromeHeader& header);
 
   void Add(const ChromeEvent& event);
 
   // Call once, after the last event: names threads, adds rows that had to wait
   // for later events, moves all times by `shift_ns`, and notes which kinds were
-  // recorded. `header` is the complete one.
+  // recorded. `header` also has the keys after the events.
   void Finish(const ChromeHeader& header, int64_t shift_ns);
 
   const Counts& counts() const { return counts_; }
@@ -63,7 +63,8 @@ class ChromeRowReader {
   };
   bool ReadTimes(const ChromeEvent& event, Times* times);
   void NoteAccelerator(std::string_view name, std::string_view vendor);
-  // The time of `since_base_ns`; counts a time that is out of bounds.
+  // Adds the base time to `since_base_ns`. Counts the time and returns false if
+  // it is missing or out of bounds.
   bool ReadTime(std::optional<int64_t> since_base_ns, int64_t* time_ns);
   RowId ThreadOf(const ChromeEvent& event);
   int64_t ThreadNumber(const Field& tid);
@@ -101,7 +102,7 @@ class ChromeRowReader {
   std::map<std::pair<int64_t, int64_t>, std::string> thread_names_;
   std::unordered_map<std::string, int64_t> text_threads_;
   int64_t host_pid_ = -1;
-  int64_t last_pid_ = 0;  // the thread of the event before, often the same
+  int64_t last_pid_ = 0;  // the previous event's thread, often the same
   int64_t last_tid_ = 0;
   RowId last_thread_ = kNone;
   struct WaitingOverhead {
@@ -109,12 +110,13 @@ class ChromeRowReader {
     int64_t tid;
   };
   std::vector<WaitingOverhead> overheads_;
-  // The device activity just read, if it has no correlation, and its begin as
-  // the file writes it.
+  // The device activity just read if it has no correlation, and the text of its
+  // `ts`.
   DeviceWork* unlinked_ = nullptr;
   std::string unlinked_begin_;
   std::string merged_rank_;
-  // Collectives by their "nccl:..." ranges, for files without metadata.
+  // Collectives made from "nccl:..." ranges, for files whose ops have no
+  // metadata of collectives.
   std::vector<Communication> range_communications_;
   std::set<std::tuple<int64_t, int64_t, int64_t>> steps_;
   uint64_t seen_ = 0;  // bit per Kind

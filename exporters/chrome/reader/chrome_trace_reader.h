@@ -2,11 +2,11 @@
 // both flavours. Events are read one by one from blocks, so memory is bounded
 // by the Trace that comes out.
 //
-// Damage costs only the events it is in: RepairJson() repairs what it can, and
+// Damage loses only the events it hits: RepairJson() repairs what it can, and
 // the rest is counted. losses() may contain: truncated-file, damaged-file,
 // wrong-checksum, damaged-events, repaired-events, negative-durations,
-// unreadable-times, damaged-header, duplicate-steps, unpaired-events,
-// unknown-events.
+// unreadable-times, missing-durations, damaged-header, duplicate-steps,
+// unpaired-events, unread-device-rows, merged-ranks, unknown-events.
 #pragma once
 
 #include <absl/status/statusor.h>
@@ -25,7 +25,7 @@ namespace stepscope {
 absl::StatusOr<Trace> ReadChromeTrace(const std::string& path,
                                       BytesReader* bytes);
 
-// The error for a file in which no array of events was found.
+// Returns the error for a file in which no array of events was found.
 absl::Status NoEventsError(const std::string& path, const BytesReader& bytes,
                            const JsonEventsReader& events);
 

@@ -32,7 +32,7 @@ void AppendUtf8(uint32_t code, std::string* out) {
   }
 }
 
-// Four hexadecimal digits at `at`, or -1.
+// Returns the value of four hexadecimal digits at `at`, or -1.
 int32_t HexAt(std::string_view text, size_t at) {
   if (at + 4 > text.size()) return -1;
   uint32_t value = 0;
@@ -41,9 +41,9 @@ int32_t HexAt(std::string_view text, size_t at) {
   return result.ptr == end ? static_cast<int32_t>(value) : -1;
 }
 
-// The code point of the \u escape whose digits begin at `*at`, a surrogate pair
-// included; `*at` moves past it. A lone surrogate becomes U+FFFD.
-// REQUIRES: there are four digits.
+// Returns the code point of the \u escape (or surrogate pair of escapes) whose
+// digits begin at `*at`, and moves `*at` past it. A lone surrogate becomes
+// U+FFFD. REQUIRES: there are four digits.
 uint32_t ReadEscapedCode(std::string_view text, size_t* at) {
   constexpr uint32_t kReplacement = 0xfffd;
   const int32_t first = HexAt(text, *at);
@@ -92,7 +92,7 @@ std::optional<double> ToReal(const Field& field) {
   return value;
 }
 
-// Not by way of a double: microseconds since the epoch with three decimals need
+// Uses no double, because microseconds since the epoch with three decimals need
 // more than its 53 bits.
 std::optional<int64_t> ToNanoseconds(const Field& field) {
   if (field.type != Field::Type::kScalar && field.type != Field::Type::kText)
@@ -111,7 +111,7 @@ std::optional<int64_t> ToNanoseconds(const Field& field) {
   bool cut = false;
   const auto take = [&](char digit, bool fraction) {
     if (cut || digits > kRoom) {
-      // Beyond any nanosecond; the first digit left out rounds.
+      // Digits that do not fit are dropped; the first of them rounds.
       if (!cut) round_up = digit >= '5';
       cut = true;
       if (!fraction) ++scale;
@@ -138,8 +138,8 @@ std::optional<int64_t> ToNanoseconds(const Field& field) {
   }
   if (at != end) return std::nullopt;
 
-  // Microseconds to nanoseconds is three more digits; then the scale is brought
-  // to 0, rounding half up.
+  // A nanosecond value has three digits more than one in microseconds. The
+  // loops then bring the scale to 0, rounding half up.
   for (scale += 3; scale > 0 && digits != 0; --scale) {
     if (digits > kRoom) return std::nullopt;
     digits *= 10;
@@ -190,7 +190,7 @@ std::string_view Unescape(std::string_view text, std::string* scratch) {
         if (escape == 'u' && HexAt(text, at) >= 0) {
           AppendUtf8(ReadEscapedCode(text, &at), scratch);
         } else {
-          // Not an escape: a path with backslashes that were not doubled.
+          // This is no escape, but a path whose backslashes were not doubled.
           scratch->push_back('\\');
           scratch->push_back(escape);
         }

@@ -1,5 +1,5 @@
-// ChromeEventWriter, the rows of a device that are not activities: ranges,
-// device samples, the driver's memory.
+// The part of ChromeEventWriter that writes the rows of a device other than
+// activities: ranges, device samples, the driver's memory.
 #include <cmath>
 #include <string>
 
@@ -14,13 +14,13 @@ void ChromeEventWriter::Write(const GpuRange& gpu_range) {
   const Range& range = trace_.ranges()[gpu_range.range];
   Open("gpu_user_annotation", Harmless(trace_.name(range.name)), place,
        gpu_range.begin_ns, gpu_range.end_ns);
-  // Not the stream: HTA would take the event for a kernel.
+  // There is no arg "stream", because HTA would take the event for a kernel.
   json_.Field("External id", links_.OfRange(gpu_range.range));
   Close();
 }
 
-// As Kineto writes CUPTI's counters: one track per name in a process "GPU n
-// Counters", with the value under an empty key.
+// Writes the samples as Kineto writes CUPTI's counters: one track per name in a
+// process "GPU n Counters", with the value under an empty key.
 void ChromeEventWriter::WriteSamples() {
   for (const DeviceSample& sample : trace_.device_samples()) {
     const auto counter = [&](const char* name, auto given, double scale) {
@@ -53,8 +53,8 @@ void ChromeEventWriter::WriteSamples() {
   }
 }
 
-// Memory that the driver allocated and freed, below the caching allocator. No
-// viewer has a place for it, so it is drawn on a row of our own.
+// Writes memory that the driver allocated or freed, below the caching
+// allocator. No viewer has a place for it, so it is drawn on a row of our own.
 void ChromeEventWriter::Write(const DeviceMemory& event) {
   const ChromePlace place =
       rows_.OnOwnRow("driver memory, GPU " + std::to_string(event.device),

@@ -7,8 +7,8 @@
 namespace stepscope {
 namespace {
 
-// The ids of a file that was read end below 2^53, where the numbers of readers
-// stop being exact; ours follow.
+// Our own Python ids follow the largest recorded id below this. Readers hold
+// numbers as doubles, which are exact only below 2^53.
 constexpr int64_t kMostPythonId = int64_t{1} << 53;
 
 }  // namespace
@@ -87,8 +87,8 @@ void ChromeEventWriter::Close() {
   out_ += '}';
 }
 
-// The PyTorch plugin takes any event of that name for a step and cannot read a
-// file in which what follows "#" is no number.
+// The PyTorch plugin takes any event whose name starts with "ProfilerStep" for
+// a step, and cannot read the file if no number follows the "#".
 std::string_view ChromeEventWriter::Harmless(std::string_view name) {
   is_altered_ = name.starts_with("ProfilerStep");
   if (!is_altered_) return name;
@@ -124,7 +124,7 @@ void ChromeEventWriter::Arrow(const char* category, int64_t id, bool is_start,
   out_ += "\"}";
 }
 
-// The plugin bounds its GPU counters by this span.
+// The plugin limits its GPU counters to this span.
 void ChromeEventWriter::WriteSpan(const TimeSpan& span) {
   out_ +=
       ",\n{\"ph\": \"X\", \"cat\": \"Trace\", \"name\": \"PyTorch Profiler "
@@ -137,7 +137,8 @@ void ChromeEventWriter::WriteSpan(const TimeSpan& span) {
   out_ += "}}";
 }
 
-// Kineto's marks of the recording's begin and end, as global instants.
+// Writes Kineto's marks of the start and end of the recording, as global
+// instants.
 void ChromeEventWriter::WriteBounds(const TimeSpan& span) {
   const RunInfo& run = trace_.run();
   const bool is_known = run.window_end_ns > run.window_begin_ns;
@@ -154,8 +155,8 @@ void ChromeEventWriter::Instant(const char* name, int64_t time_ns) {
   out_ += '}';
 }
 
-// Losses become instants at the begin: the viewers have no other place where a
-// user would see them.
+// Losses become instants at the start of the recording, because viewers have no
+// other place where a user would see them.
 void ChromeEventWriter::WriteLosses(const TimeSpan& span) {
   for (const Loss& loss : trace_.losses()) {
     Annotation annotation = {.row = "losses",

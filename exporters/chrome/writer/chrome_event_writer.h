@@ -27,7 +27,7 @@ namespace stepscope {
 
 class ChromeEventWriter {
  public:
-  // `place.arrows` must outlive the writer.
+  // `trace`, `rows`, `out` and `place.arrows` must outlive the writer.
   ChromeEventWriter(const Trace& trace, ChromeFlavour flavour, int64_t base_ns,
                     ChromeRows* rows, std::string* out,
                     const ChromeRankPlace& place = {});
@@ -35,12 +35,12 @@ class ChromeEventWriter {
   void WriteSpan(const TimeSpan& span);
   void WriteLosses(const TimeSpan& span);
   void WriteAnnotation(const Annotation& annotation, const TimeSpan& span);
-  // The device samples (clocks, power, ...) as counters.
+  // Writes the device samples (clocks, power, ...) as counters.
   void WriteSamples();
-  // The begin and the end of the recording.
+  // Writes the start and the end of the recording.
   void WriteBounds(const TimeSpan& span);
-  // REQUIRES: ranges come in order of begin, each before the rows that begin at
-  // the same time.
+  // REQUIRES: ranges come in order of their start, each before the rows that
+  // start at the same time.
   void Write(const GpuRange& range);
   // REQUIRES: rows come in the order of EventOrder.
   void Write(Table table, RowId row);
@@ -68,7 +68,8 @@ class ChromeEventWriter {
   void Arrow(const char* category, int64_t id, bool is_start, int64_t pid,
              int64_t tid, int64_t at_ns);
   void ArrowFromCall(const DeviceWork& work, const ChromePlace& to);
-  // The arrows to other ranks that touch the event written last.
+  // Both write the arrows between ranks that start or end at the event just
+  // written.
   void ArrowsOfKernel(RowId kernel);
   void ArrowsOfHost(int64_t begin_ns, int64_t end_ns);
   void WriteRankArrow(const TimelineArrow& arrow);
@@ -80,8 +81,8 @@ class ChromeEventWriter {
   // `{"ph": "i", ... "args": {` of an event without a length.
   void OpenInstant(std::string_view category, std::string_view name,
                    const ChromePlace& place, int64_t time_ns);
-  // The name of a host event, changed where viewers would take it for a step
-  // mark; sets is_altered_.
+  // Returns the name, with a prefix if viewers would take it for a step mark.
+  // Sets is_altered_.
   std::string_view Harmless(std::string_view name);
   bool NeedsMark(NameId kernel);
   void Instant(const char* name, int64_t time_ns);
@@ -102,15 +103,16 @@ class ChromeEventWriter {
   std::string altered_name_;
   bool is_altered_ = false;
 
-  // The tid of an arrow's start, where that is not its thread's own.
+  // The tids of ops and calls that are drawn off their thread's own tid, for
+  // the starts of their arrows.
   std::unordered_map<RowId, int64_t> displaced_ops_;
   std::unordered_map<RowId, int64_t> displaced_calls_;
-  std::vector<char> arrow_due_;  // by call: written, its first work not yet
+  std::vector<char> arrow_due_;  // by call: written, but its arrow not yet
   int64_t next_arrow_;
   const std::string rank_name_;
   ChromePlace last_place_;  // of the slice written last
   std::multimap<RowId, const TimelineArrow*> kernel_arrows_;
-  // Of the host, by begin and end; each is drawn once.
+  // Arrows at host events, by begin and end of the event; each is drawn once.
   std::multimap<std::pair<int64_t, int64_t>, const TimelineArrow*> host_arrows_;
 
   // Open module ranges by thread, and the numbers for the Module view.

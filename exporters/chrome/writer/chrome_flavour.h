@@ -1,4 +1,4 @@
-// ChromeFlavour: for which reader a Chrome trace is written.
+// ChromeFlavour: the reader for which a Chrome trace is written.
 #pragma once
 
 namespace stepscope {
@@ -8,7 +8,7 @@ enum class ChromeFlavour {
   kKineto,  // as Kineto writes it today
 };
 
-// The word for it in the header object "stepscope".
+// Returns the flavour's name in the header object "stepscope".
 inline const char* FlavourText(ChromeFlavour flavour) {
   return flavour == ChromeFlavour::kTb ? "tb" : "kineto";
 }

@@ -1,4 +1,5 @@
-// ChromeEventWriter, the GPU: calls that launch, and activities on streams.
+// The part of ChromeEventWriter that writes runtime calls and the activities on
+// a GPU's streams.
 #include <algorithm>
 #include <cmath>
 
@@ -56,8 +57,9 @@ void ChromeEventWriter::Write(const RuntimeCall& call, RowId row) {
                                           : "cuda_runtime";
   Open(category, Harmless(name), place, call.begin_ns, call.end_ns);
   const int64_t external_id = links_.OfCall(row);
-  // In the tb flavour also where there is no op: the plugin gives calls without
-  // an id to the first module, and 0 to the thread's root.
+  // The tb flavour writes the id even if it is 0 (no op). The plugin assigns a
+  // call without an id to the first module, and a call with id 0 to the root of
+  // its thread.
   if (is_tb() || external_id != 0) json_.Field("External id", external_id);
   if (call.correlation != -1) json_.Field("correlation", call.correlation);
   if (is_tb() && call.is_driver) json_.Field("stepscope.driver", int64_t{1});
@@ -78,7 +80,7 @@ void ChromeEventWriter::WorkArgs(const DeviceWork& work) {
   if (work.correlation != -1) json_.Field("correlation", work.correlation);
 }
 
-// One arrow per call, to the first thing it launched.
+// Writes one arrow per call, to the first activity that it launched.
 void ChromeEventWriter::ArrowFromCall(const DeviceWork& work,
                                       const ChromePlace& to) {
   if (work.call == kNone || !arrow_due_[work.call]) return;
@@ -107,7 +109,7 @@ void ChromeEventWriter::Write(const Kernel& kernel) {
     is_altered_ = true;
   }
   Open("kernel", shown, place, kernel.begin_ns, kernel.end_ns);
-  // torch's profile_analysis shows no kernel without it.
+  // torch's profile_analysis does not show a kernel without this arg.
   if (!is_tb()) json_.Field("name", shown);
   WorkArgs(kernel);
   const auto number = [&](const char* key, int64_t value) {
@@ -135,7 +137,7 @@ void ChromeEventWriter::Write(const Kernel& kernel) {
   real("warps per SM", kernel.warps_per_sm);
   triple("grid", kernel.grid);
   triple("block", kernel.block);
-  // Kineto's key holds whole percent; ours keeps the fraction exactly, so that
+  // Kineto's key holds whole percent. Our key keeps the exact fraction, so that
   // a file read back equals the live Trace.
   if (kernel.occupancy_frac != -1 && std::isfinite(kernel.occupancy_frac)) {
     json_.Field("est. achieved occupancy %",
@@ -176,8 +178,8 @@ void ChromeEventWriter::Write(const Copy& copy) {
   const ChromePlace place =
       rows_.OnStream(copy.device, copy.stream, copy.begin_ns, copy.end_ns);
   const std::string_view name = trace_.name(copy.name);
-  // CUPTI gives copies no name; stepscope.name then says that this one was
-  // made.
+  // CUPTI gives copies no name. An empty stepscope.name then says that the name
+  // was made up here.
   const std::string made = name.empty() ? CopyName(copy) : std::string();
   Open("gpu_memcpy", name.empty() ? std::string_view(made) : Harmless(name),
        place, copy.begin_ns, copy.end_ns);
@@ -217,8 +219,8 @@ void ChromeEventWriter::Write(const Memset& set) {
   ArrowFromCall(set, place);
 }
 
-// On a row of its own: Kineto draws synchronisations apart, because on the row
-// of the stream they would cross kernels.
+// Draws synchronisations on a row of their own, as Kineto does, because on the
+// row of the stream they would cross kernels.
 void ChromeEventWriter::Write(const Sync& sync) {
   const ChromePlace place =
       rows_.OnSyncRow(sync.device, sync.stream, sync.begin_ns, sync.end_ns);

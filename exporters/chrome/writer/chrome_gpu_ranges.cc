@@ -14,8 +14,8 @@ bool IsDrawn(RangeKind kind) {
   return kind != RangeKind::kLoader && kind != RangeKind::kCollective;
 }
 
-// The innermost range around each runtime call that launched something, and
-// the range around each range.
+// The innermost range around each runtime call, and the range around each
+// range.
 class RangeTree {
  public:
   explicit RangeTree(const Trace& trace)

@@ -1,7 +1,9 @@
-// The ranges of the host, drawn on the device. On each stream a range extends
-// from the start of the first to the end of the last activity that its thread
-// launched while it was open; Kineto calls that a gpu_user_annotation. Steps
-// and collectives have none, because the PyTorch plugin would count them twice.
+// GpuRange: a range of the host as it is drawn on the device. On each stream it
+// extends from the start of the first to the end of the last activity that the
+// range's thread launched inside the range. Kineto calls this a
+// gpu_user_annotation. Steps and collectives have none, because the PyTorch
+// plugin would count them twice. Loader ranges have none, because activities
+// launched inside them are not the loader's.
 #pragma once
 
 #include <stepscope/trace.h>
@@ -19,7 +21,7 @@ struct GpuRange {
   int64_t end_ns = 0;
 };
 
-// Sorted by begin, longer ranges first.
+// Returns the ranges on all devices, sorted by start, longer ones first.
 std::vector<GpuRange> GpuRangesOf(const Trace& trace);
 
 }  // namespace stepscope

@@ -20,9 +20,9 @@ int64_t FloorToDay(int64_t time_ns) {
   return days * kDayNs;
 }
 
-// The number of days from 1970 to the start of the run, or -1. A run's id is
-// "<name>_2026_01_31_14_05_09"; all ranks share it, so all of them find the
-// same day.
+// Returns the number of days from 1970 to the start of the run, or -1. A run's
+// id is "<name>_2026_01_31_14_05_09". All ranks share it, so all of them get
+// the same day.
 int64_t DayOfRun(std::string_view run_id) {
   run_id = StartOfRun(run_id);
   int numbers[3] = {};
@@ -45,8 +45,8 @@ int64_t DayOfRun(std::string_view run_id) {
          719468;
 }
 
-// Each method writes one of Kineto's keys, on a line of its own with a blank
-// after the colon: HTA finds the rank by searching the text for it.
+// Writes Kineto's keys, each on a line of its own with a blank after the colon:
+// HTA finds the rank by searching the text for this form.
 class HeaderWriter {
  public:
   HeaderWriter(const Trace& trace, std::string& out)
@@ -119,7 +119,7 @@ bool IsListOfNumbers(std::string_view text) {
          text[text.size() - 2] >= '0' && text[1] >= '0';
 }
 
-// The groups that communicated.
+// Writes the process groups that communicated.
 void HeaderWriter::ProcessGroups() {
   std::map<std::string_view, const Communication*> groups;
   for (const Communication& call : trace_.communications()) {
@@ -148,7 +148,7 @@ void HeaderWriter::ProcessGroups() {
   json_.CloseList();
 }
 
-// HTA tells ranks by "rank"; the plugin takes them from the file's name.
+// HTA takes the rank from "rank"; the plugin takes it from the file's name.
 void HeaderWriter::Distributed() {
   const RunInfo& run = trace_.run();
   if (run.rank < 0) return;
@@ -182,8 +182,9 @@ void HeaderWriter::Versions() {
 // one. Microseconds since the epoch would lose the nanoseconds in a double.
 int64_t ChromeBaseTime(const Trace& trace, const TimeSpan& span) {
   const int64_t own_day_ns = FloorToDay(span.begin_ns);
-  // The start is local time, up to 14 hours ahead of UTC, so the base is a day
-  // earlier. More than a week before the events it would cost precision.
+  // The run's start is local time, up to 14 hours ahead of UTC, so the base is
+  // a day earlier. A base more than a week before the events would lose
+  // precision and is not used.
   const int64_t run_day = DayOfRun(trace.run().run_id);
   if (run_day < 1) return own_day_ns;
   const int64_t run_day_ns = (run_day - 1) * kDayNs;
@@ -199,7 +200,7 @@ void WriteChromeHeader(const Trace& trace, ChromeFlavour flavour,
   header.Line("schemaVersion", 1);
   header.Devices();
   header.Distributed();
-  // For people: no viewer reads these.
+  // These are for people; no viewer reads them.
   header.Line("record_shapes", trace.run().record_shapes);
   header.Line("profile_memory", trace.run().profile_memory);
   header.Line("with_stack", trace.run().with_stack);
@@ -212,8 +213,8 @@ void WriteChromeHeader(const Trace& trace, ChromeFlavour flavour,
   header.Versions();
   out += "  \"displayTimeUnit\": \"ms\",\n";
   header.Line("baseTimeNanoseconds", base_ns);
-  // Before the events, so that our reader knows the threads and kinds before
-  // the first row.
+  // Our object comes before the events, so that our reader knows the threads
+  // and kinds before the first row.
   WriteOwnHeader(trace, FlavourText(flavour), FileThreadsOf(trace), out);
   out += "  \"traceEvents\": [\n";
 }

@@ -12,9 +12,9 @@
 
 namespace stepscope {
 
-// The time of ts 0, in ns since the epoch. It is a midnight, so all ranks of a
-// job agree on it, and it is near enough for a double in microseconds to keep
-// the nanoseconds.
+// Returns the time of ts 0, in ns since the epoch. It is a midnight, so that
+// all ranks of a job agree on it. It is close enough to the events that
+// microseconds in a double still resolve nanoseconds.
 int64_t ChromeBaseTime(const Trace& trace, const TimeSpan& span);
 
 // Appends everything up to and including `"traceEvents": [`.

@@ -1,4 +1,4 @@
-// ChromeEventWriter, the rows of host threads.
+// The part of ChromeEventWriter that writes the rows of host threads.
 #include <algorithm>
 
 #include "chrome/writer/chrome_event_writer.h"
@@ -7,8 +7,8 @@
 namespace stepscope {
 namespace {
 
-// From Kineto's name of a type in record_param_comms to the C++ name, of which
-// the plugin knows the size.
+// Converts Kineto's name of a type in record_param_comms to the C++ name, whose
+// size the plugin knows. "" for other types.
 std::string_view CppType(std::string_view dtype) {
   if (dtype == "Float") return "float";
   if (dtype == "Half") return "c10::Half";
@@ -21,7 +21,7 @@ std::string_view CppType(std::string_view dtype) {
 
 }  // namespace
 
-// All viewers find the steps by this name.
+// All viewers find the steps by the name "ProfilerStep#".
 void ChromeEventWriter::Write(const Step& step) {
   const ChromePlace place =
       rows_.OnThread(step.thread, step.begin_ns, step.end_ns);
@@ -37,8 +37,9 @@ void ChromeEventWriter::Write(const Range& range, RowId row) {
       rows_.OnThread(range.thread, range.begin_ns, range.end_ns);
   if (is_tb() && range.kind == RangeKind::kModule)
     return WriteModule(range, row, place);
-  // The plugin counts loader, optimizer and collective marks only as cpu_op,
-  // their category before torch 1.12. Others see them as annotations.
+  // The plugin counts loader, optimizer and collective marks only if they have
+  // the category cpu_op, as before torch 1.12. Other readers expect
+  // annotations.
   const bool is_op_for_tb = range.kind == RangeKind::kLoader ||
                             range.kind == RangeKind::kOptimizer ||
                             range.kind == RangeKind::kCollective;
@@ -71,17 +72,17 @@ void ChromeEventWriter::MarkSize(const Range& range) {
   out_ += "\"]";
 }
 
-// A module in the form in which the plugin's Module view expects it of Python.
+// Writes a module as the Python frame that the plugin's Module view expects.
 void ChromeEventWriter::WriteModule(const Range& range, RowId row,
                                     const ChromePlace& place) {
-  // The plugin numbers the modules of a class: "Conv2d_0", "Conv2d_1". Its rows
-  // are (name, module id), so each path keeps one number.
+  // The plugin numbers the modules of a class: "Conv2d_0", "Conv2d_1". Its
+  // table has one row per (name, module id), so each path keeps its number.
   const auto [it, added] = modules_.try_emplace({range.name, range.detail});
   if (added) {
     it->second = {static_cast<int64_t>(modules_.size()) - 1,
                   modules_of_class_[range.detail]++};
   }
-  // Behind the ids of recorded Python frames, so that both stay unique.
+  // These ids follow those of recorded Python frames, so that both are unique.
   const int64_t python_id = first_python_id_ + row;
   // Module ranges of a thread nest, so the innermost open one is the parent.
   std::vector<OpenModule>& open = open_modules_[range.thread];
@@ -136,8 +137,8 @@ void ChromeEventWriter::Write(const Op& op, RowId row) {
   json_.Field("External id", links_.OfOp(row));
   if (op.sequence != -1) json_.Field("Sequence number", op.sequence);
   if (op.kind == OpKind::kBackward) {
-    // Its presence makes the row a backward op when the file is read again, so
-    // it is written even if the thread is not known (0).
+    // Our reader takes every op with this key for a backward op, so the key is
+    // written even if the thread is not known (0).
     json_.Key("Fwd thread id");
     json_.Uint(op.forward_thread);
   }
@@ -150,8 +151,8 @@ void ChromeEventWriter::Write(const Op& op, RowId row) {
     json_.Field("kernel_kwargs", trace_.name(code[1]));
   }
   FusedOpsArg(op.name);
-  // A collective is an op and a communication at once in the Trace, but one
-  // event in Kineto's files.
+  // In the Trace a collective is both an op and a communication; in Kineto's
+  // files it is one event.
   const RowId communication = links_.CommunicationOn(row);
   if (communication != kNone) {
     CollectiveArgs(trace_.communications()[communication]);
@@ -173,7 +174,8 @@ void ChromeEventWriter::Write(const Op& op, RowId row) {
   Arrow("fwdbwd", id, false, place.pid, place.tid, op.begin_ns);
 }
 
-// For people: who reads the file has it from the name.
+// The arg is for people who look at the event. Our reader gets the operators
+// from the name.
 void ChromeEventWriter::FusedOpsArg(NameId name) {
   const std::string& ops = fused_ops_.Of(name);
   if (!ops.empty()) json_.Field("stepscope.fused_ops", ops);
@@ -231,7 +233,7 @@ void ChromeEventWriter::Write(const Allocation& event, RowId row) {
   json_.Uint(event.address);
   json_.Field("Bytes", event.bytes);
   const MemoryTotals::Totals totals = totals_.After(row);
-  // Without totals the plugin draws no curve.
+  // The plugin draws no memory curve without totals.
   const bool is_counted = is_tb() && totals.counted;
   if (event.total_allocated_bytes != -1 || is_counted)
     json_.Field("Total Allocated", totals.allocated_bytes);

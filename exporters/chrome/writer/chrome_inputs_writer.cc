@@ -16,7 +16,8 @@ void WriteInts(const std::vector<int64_t>& values, JsonWriter& json) {
   json.CloseList();
 }
 
-// Kineto's form: a list per argument, a list of lists for a tensor list.
+// Writes Kineto's form: a list per argument, or a list of lists for a list of
+// tensors.
 void WriteLists(const std::vector<Argument>& arguments,
                 std::vector<int64_t> Argument::*member, JsonWriter& json) {
   json.OpenList();
@@ -31,9 +32,9 @@ void WriteLists(const std::vector<Argument>& arguments,
   json.CloseList();
 }
 
-// True if dims, strides, type and value describe each argument completely.
-// Kineto's lists have no place for the type and value of a list's elements, nor
-// for lists within lists.
+// True if Kineto's lists (dims, strides, types, values) describe each argument
+// completely. They have no place for the type and value of a list's elements,
+// nor for lists within lists.
 bool FitsKineto(const std::vector<Argument>& arguments) {
   return std::all_of(
       arguments.begin(), arguments.end(), [](const Argument& argument) {
@@ -56,7 +57,7 @@ bool HasStrides(const std::vector<Argument>& arguments) {
       });
 }
 
-// The whole argument as an object of our own, for our reader.
+// Writes each whole argument as an object of our own, for our reader.
 void WriteWhole(const Trace& trace, const std::vector<Argument>& arguments,
                 JsonWriter& json) {
   json.OpenList();

@@ -6,13 +6,13 @@
 namespace stepscope {
 namespace {
 
-// The two backends that the plugin knows.
+// True for the marks of the two backends that the plugin knows.
 bool IsCollectiveMark(std::string_view name) {
   return name.starts_with("nccl:") || name.starts_with("gloo:");
 }
 
-// The last of `rows` (sorted by begin) that contains `time_ns`. Gives up after
-// kLookBack rows, so that the many marks that have ended cost nothing.
+// Returns the last of `rows` (sorted by begin) that contains `time_ns`. Gives
+// up after kLookBack rows, so that the many marks that have ended cost nothing.
 template <typename Row>
 RowId LastAround(std::span<const Row> table, const std::vector<RowId>& rows,
                  int64_t time_ns) {
@@ -40,9 +40,8 @@ ChromeLinks::ChromeLinks(const Trace& trace, ChromeFlavour flavour)
       launched_(trace.runtime_calls().size()) {
   for (RowId row = 0; row < trace.communications().size(); ++row) {
     const Communication& communication = trace.communications()[row];
-    // LibTorch opens an op record_param_comms around each collective. Where
-    // both are recorded they are one event with the same times, and the file
-    // must have it once.
+    // LibTorch opens an op record_param_comms around each collective. If both
+    // are recorded, they have the same times and must be one event in the file.
     for (RowId op = communication.op; op != kNone;
          op = trace.ops()[op].parent) {
       const Op& candidate = trace.ops()[op];
@@ -66,8 +65,9 @@ ChromeLinks::ChromeLinks(const Trace& trace, ChromeFlavour flavour)
   FindCollectives(flavour);
 }
 
-// tb: the plugin counts a kernel as communication if it and its launch carry
-// the id of the "nccl:..." mark. kineto: the id of record_param_comms.
+// Finds the id that a collective's kernel and launch carry. In flavour tb it is
+// that of the "nccl:..." mark, by which the plugin counts the kernel as
+// communication. In flavour kineto it is that of record_param_comms.
 void ChromeLinks::FindCollectives(ChromeFlavour flavour) {
   std::map<RowId, std::vector<RowId>> marks;  // by thread
   for (RowId row = 0; row < trace_.ranges().size(); ++row) {

@@ -1,5 +1,5 @@
-// ChromeLinks: the ids that link the events of a Chrome trace for readers that
-// link by id: External ids, collectives, arrows.
+// ChromeLinks: the ids by which readers link the events of a Chrome trace
+// (External ids), and which op carries the args of a collective.
 #pragma once
 
 #include <stepscope/trace.h>
@@ -16,24 +16,25 @@ class ChromeLinks {
  public:
   ChromeLinks(const Trace& trace, ChromeFlavour flavour);
 
-  // Unique over all rows that have one.
+  // External ids, unique over all ops, ranges and communications.
   int64_t OfOp(RowId op) const { return 1 + static_cast<int64_t>(op); }
   int64_t OfRange(RowId range) const { return range_base_ + range; }
   int64_t OfCommunication(RowId row) const;
 
-  // The External id of a call and of the activity it launched: that of its op,
-  // or of the collective it is part of. 0 if there is neither.
+  // Both return the External id of a call or activity: that of the collective
+  // it is part of, else that of its op, else 0.
   int64_t OfCall(RowId call) const;
   int64_t OfWork(const DeviceWork& work) const;
 
-  // The communication whose args the event of this op carries, or kNone.
+  // Returns the communication whose args this op's event carries, or kNone.
   RowId CommunicationOn(RowId op) const;
   // True if an op carries the args of this communication, which then needs no
   // event of its own.
   bool RidesOnOp(RowId communication) const {
     return op_under_[communication] != kNone;
   }
-  // The communication around the start of a collective's range, or kNone.
+  // Returns the communication that was open on the range's thread when the
+  // range started, or kNone.
   RowId CommunicationAround(const Range& range) const;
 
   bool CallLaunched(RowId call) const { return launched_[call]; }

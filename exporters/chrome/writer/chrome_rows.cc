@@ -8,10 +8,10 @@
 namespace stepscope {
 namespace {
 
-// Far from any real process and thread id, and positive: Perfetto takes a
-// negative pid for 0, which is the first GPU.
+// The pid of the process "stepscope". It is far from any real id, and positive
+// because Perfetto takes a negative pid for 0, which is the first GPU.
 constexpr int64_t kOwnPid = 2'000'000'000;
-// Kineto draws the synchronisations of a stream a million above its number.
+// Kineto draws the synchronisations of a stream on the tid a million above it.
 constexpr int64_t kSyncTids = 1'000'000;
 // Kineto's place for devices: below all processes.
 constexpr int64_t kGpuSortIndex = 5'000'000;
@@ -20,7 +20,7 @@ constexpr int64_t kMostStreams = int64_t{1} << 60;
 
 }  // namespace
 
-// The last row takes events whose thread is not known.
+// The last row of threads_ takes events whose thread is not known.
 ChromeRows::ChromeRows(const Trace& trace, std::string* out,
                        const ChromeRankPlace& place)
     : trace_(trace),
@@ -122,9 +122,9 @@ ChromePlace ChromeRows::OnOwnRow(const std::string& name, int64_t begin_ns,
   return PlaceOn(row, begin_ns, end_ns);
 }
 
-// Slices on one row must nest: Perfetto drops, or moves, one that crosses
-// another, and the plugin loses its children. A crossing slice gets a tid of
-// its own next to the row.
+// Slices on one row must nest: Perfetto drops or moves a slice that crosses
+// another one, and the plugin loses its children. A crossing slice goes to an
+// extra tid next to the row.
 ChromePlace ChromeRows::PlaceOn(Row& row, int64_t begin_ns, int64_t end_ns) {
   const size_t lane = row.lanes.Place(begin_ns, end_ns);
   while (lane >= row.tids.size()) {
@@ -140,8 +140,7 @@ int64_t ChromeRows::UnusedTid(int64_t pid, int64_t wanted) {
   return wanted;
 }
 
-// Processes of several ranks may have one number, and a GPU is 0 on all of
-// them.
+// Ranks may share pids, and each numbers its GPUs from 0.
 int64_t ChromeRows::FilePid(int64_t pid) {
   if (first_pid_ == 0) return pid;
   const auto next = first_pid_ + static_cast<int64_t>(file_pids_.size());
@@ -152,7 +151,8 @@ void ChromeRows::AnnounceProcess(int64_t pid, std::string name,
                                  std::string_view label, int64_t sort_index) {
   if (!processes_.insert(pid).second) return;
   if (first_pid_ != 0) {
-    // Ranks one below the other, each with its advice, its CPU and its GPUs.
+    // Sorts the ranks one below the other, each with its advice, its CPU and
+    // its GPUs.
     constexpr int64_t kPlaces = 100;
     sort_index = first_pid_ * kPlaces + (sort_index < 0 ? 0
                                          : sort_index < kGpuSortIndex

@@ -33,7 +33,7 @@ class ChromeRows {
   ChromeRows(const Trace& trace, std::string* out,
              const ChromeRankPlace& place = {});
 
-  // The pid and tid a thread of the Trace has in the file.
+  // Returns the pid and tid that a thread of the Trace has in the file.
   std::pair<int64_t, int64_t> FileThread(RowId thread) const {
     return {threads_[thread].pid, threads_[thread].tids[0]};
   }
@@ -47,7 +47,8 @@ class ChromeRows {
   ChromePlace OnOwnRow(const std::string& name, int64_t begin_ns,
                        int64_t end_ns);
 
-  // The first event of the file, without the comma that precedes all others.
+  // Writes the first event of the file, without the comma that precedes all
+  // others.
   void WriteFirst();
 
  private:
@@ -59,12 +60,12 @@ class ChromeRows {
     Lanes lanes;
   };
 
-  // The number in the file of process `pid` of the Trace.
+  // Returns the number that process `pid` of the Trace has in the file.
   int64_t FilePid(int64_t pid);
   ChromePlace PlaceOn(Row& row, int64_t begin_ns, int64_t end_ns);
   Row& StreamRow(int32_t device, int64_t stream, bool is_sync);
   int64_t UnusedTid(int64_t pid, int64_t wanted);
-  // `pid` is the Trace's.
+  // `pid` is the number in the file.
   void AnnounceProcess(int64_t pid, std::string name, std::string_view label,
                        int64_t sort_index);
   void Announce(const Row& row, size_t lane);
@@ -75,7 +76,7 @@ class ChromeRows {
   std::string& out_;
   const std::string rank_name_;
   const int64_t first_pid_;
-  std::map<int64_t, int64_t> file_pids_;  // empty where they are the Trace's
+  std::map<int64_t, int64_t> file_pids_;  // empty if pids stay as they are
   std::vector<Row> threads_;  // as in threads(); the last one takes kNone
   std::vector<char> announced_;
   std::map<std::pair<int32_t, int64_t>, Row> streams_;

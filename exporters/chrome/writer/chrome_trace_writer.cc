@@ -39,8 +39,8 @@ bool WriteChromeRows(const Trace& trace, ChromeEventWriter& events,
                      FileSink& sink) {
   const std::vector<GpuRange> gpu_ranges = GpuRangesOf(trace);
   auto gpu_range = gpu_ranges.begin();
-  // Ranges on the device are not rows of the Trace; they are merged into its
-  // order by begin.
+  // Ranges on the device are not rows of the Trace. They are merged into the
+  // time order of its rows.
   EventOrder order(trace);
   for (size_t count = 0; order.Next(); ++count) {
     for (; gpu_range != gpu_ranges.end() &&

@@ -18,8 +18,8 @@ void WriteChromeTrace(const Trace& trace,
                       std::span<const Annotation> annotations,
                       ChromeFlavour flavour, FileSink& sink);
 
-// The rows of `trace`, in time order, and its ranges on the device. False after
-// a write error.
+// Writes the rows of `trace` and its ranges on the device, in time order.
+// Returns false after a write error.
 bool WriteChromeRows(const Trace& trace, ChromeEventWriter& events,
                      FileSink& sink);
 

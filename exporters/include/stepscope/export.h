@@ -6,9 +6,9 @@
 // valid UTF-8: invalid bytes become U+FFFD.
 //
 // Both functions may be called from any thread, also at the same time for
-// different paths. They block until the file is on its way to the disk;
-// compression runs on a thread of its own. Source of the formats:
-// docs/chrome_trace.md, docs/xspace.md.
+// different paths. They block until the file is complete and renamed, but do
+// not wait for the disk (no fsync). Compression runs on its own thread.
+// docs/chrome_trace.md and docs/xspace.md describe the formats.
 #pragma once
 
 #include <absl/status/status.h>
@@ -31,24 +31,25 @@ enum class Format : uint8_t {
 };
 
 struct ExportOptions {
-  // XSpace of a GPU run: draw the training thread's waits for batches as a line
-  // "stepscope: input wait" of the GPU. XProf counts no other waits as input
-  // and would call an input-bound run compute-bound without it.
+  // For the XSpace of a GPU run: draw the training thread's waits for batches
+  // as a line "stepscope: input wait" of the GPU. XProf counts only these waits
+  // as input; without the line it calls an input-bound run compute-bound.
   bool input_wait = true;
 };
 
 // Writes `trace` to `path`, replacing a file that is there. A Chrome trace is
-// gzipped if `path` ends in ".gz". Errors, after which nothing of the file is
-// left: InvalidArgument (an empty path, a folder), PermissionDenied, NotFound
-// (no such folder), ResourceExhausted (disk or memory full, or an XSpace above
-// the 2 GiB that XProf can open), Unavailable (other errors of the disk).
+// gzipped if `path` ends in ".gz". After an error no part of the new file is
+// left. Errors: InvalidArgument (an empty path, a folder), PermissionDenied,
+// NotFound (no such folder), ResourceExhausted (disk or memory full, or an
+// XSpace above the 2 GiB that XProf can open), OutOfRange (an XSpace that spans
+// more than 106 days), Unavailable (other errors of the disk).
 absl::Status WriteTrace(const Trace& trace,
                         std::span<const Annotation> annotations, Format format,
                         const std::string& path,
                         const ExportOptions& options = {});
 
-// Writes any other text of a log directory (a report, findings) in the same way
-// and with the same errors.
+// Writes any other text of a log directory (a report, findings) in the same
+// way, with the same errors of paths, disk and memory.
 absl::Status WriteText(std::string_view text, const std::string& path);
 
 }  // namespace stepscope

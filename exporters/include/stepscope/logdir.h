@@ -9,10 +9,11 @@
 //       trace/rank<rank>.json.gz   Chrome trace for stepscope, Perfetto, HTA
 //       advice/rank<rank>.json     the findings of the rank
 //       advice/rank<rank>.html     the same as a page for a browser
-//       digest/rank<rank>.pb       what rank 0 needs of the rank, of a job with
-//                                  several (ranks/proto/rank_digest.proto)
+//       digest/rank<rank>.pb       what rank 0 needs from the rank, if the job
+//                                  has several (ranks/proto/rank_digest.proto)
 //       report.txt                 the printed report
-//       report.json, report.html   the report of all ranks, of such a job
+//       report.json, report.html   the report of all ranks, if there are
+//                                  several
 //   LOGDIR/stepscope/RUN/steps_rank<rank>.jsonl
 //       the time of each step of the run, where the program asked for it
 //
@@ -29,10 +30,11 @@
 
 namespace stepscope {
 
-// RUN for a program called `name` that started at `start`, local time as
-// YYYY_MM_DD_HH_MM_SS: "resnet_2026_01_31_14_05_09". Of `name` the letters,
-// digits, '.', '_' and '-' stay, anything else becomes '-', and what is beyond
-// 64 characters is cut; RUN is `start` alone if nothing of the name is left.
+// Returns RUN for a program called `name` that started at `start`, a local time
+// as YYYY_MM_DD_HH_MM_SS: "resnet_2026_01_31_14_05_09". Characters of `name`
+// other than letters, digits, '.', '_' and '-' become '-'; then '.' and '-' at
+// the start are dropped, and the rest is cut at 64 characters. RUN is `start`
+// alone if nothing of the name is left.
 std::string RunName(std::string_view name, std::string_view start);
 
 // The files of one rank and cycle.
@@ -49,8 +51,8 @@ struct LogPaths {
   std::string step_times;  // of all cycles
 };
 // Never fails: characters of `host` that do not belong in a file name become
-// '-', negative numbers 0. `unique` is appended to the names where two
-// processes would write the same file.
+// '-', and negative numbers become 0. `unique` is appended to all names; it is
+// for two processes that would otherwise write the same file.
 LogPaths PathsFor(const std::string& log_dir, const std::string& run,
                   const std::string& host, int32_t rank, int32_t cycle,
                   const std::string& unique = "");
@@ -58,7 +60,7 @@ LogPaths PathsFor(const std::string& log_dir, const std::string& run,
 // A recorded window of a run.
 struct RunWindow {
   int32_t cycle = -1;               // -1 in a folder that has no cycles
-  std::string folder;               // ResolvePath() takes it
+  std::string folder;               // can be given to ResolvePath()
   std::vector<std::string> traces;  // one per rank, sorted by rank
 };
 
@@ -71,10 +73,10 @@ struct FoundRun {
   std::vector<RunWindow> windows;  // empty while none has been written
 };
 
-// All runs in `dir` and in the folders below it, oldest first. Symbolic links
-// to folders are not followed. Opens files only of folders that are in no log
-// directory, to read their headers. Any thread. Errors: NotFound (no such
-// folder).
+// Returns all runs in `dir` and in the folders below it, oldest first. Symbolic
+// links to folders are not followed. Opens files only in folders outside a log
+// directory, to read their headers. May be called from any thread. Errors:
+// NotFound (no such folder).
 absl::StatusOr<std::vector<FoundRun>> RunsIn(const std::string& dir);
 
 // A file that may be a trace of a rank, and the sentence that says why it
@@ -90,19 +92,20 @@ struct ResolvedRun {
   int32_t cycle = -1;                    // -1 if the layout has none
   std::vector<std::string> trace_files;  // one per rank, sorted by rank
   std::vector<std::string> passed_over;  // "<path>: <why it was not taken>"
-  // Of the files beside trace_files those that cannot be read, all of them;
-  // passed_over names only the first.
+  // All files that cannot be read; passed_over names only the first of them.
   std::vector<UnreadableFile> unreadable = {};
 };
 
 // Finds the traces that `path` stands for: a trace file, a log directory, a
-// folder inside one, or a folder with one trace per rank. An empty `run` takes
-// the newest run, by the start time in its name, a negative `cycle` the last
-// cycle; both pass over what is being written, or was when its process was
-// killed, if a complete one is there. Pipes, sockets and devices in a folder
-// are not opened. passed_over names at most some twenty files. Opens each file
-// of a folder of traces to read its header; no state, so any thread may call
-// it. Errors: NotFound (says what was looked for).
+// folder inside one, or a folder with one trace per rank.
+//
+// If `run` is empty, takes the newest run by the start time in its name. If
+// `cycle` is negative, takes the last cycle. Both prefer complete runs and
+// cycles to those that are still being written or whose process was killed
+// while writing. Opens each file of a folder of traces to read its header, but
+// no pipes, sockets and devices. passed_over names some twenty files at most.
+// There is no state, so any thread may call it. Errors: NotFound (the message
+// says what was looked for).
 absl::StatusOr<ResolvedRun> ResolvePath(const std::string& path,
                                         const std::string& run = "",
                                         int32_t cycle = -1);

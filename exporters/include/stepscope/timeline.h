@@ -1,5 +1,6 @@
-// TimelineWriter: several ranks of a run in one Chrome trace, on one clock, to
-// be looked at in Perfetto. Analyse the ranks' own traces instead of it.
+// TimelineWriter: writes several ranks of a run into one Chrome trace, on one
+// clock, to look at in Perfetto. Such a file is not for analysis; analyse the
+// ranks' own traces.
 #pragma once
 
 #include <absl/status/status.h>
@@ -25,18 +26,19 @@ struct TimelineRank {
 class TimelineWriter {
  public:
   // Opens a temporary file beside `path`; gzipped if `path` ends in ".gz".
-  // `residual_us`: how far the clocks still disagree, for readers of the file;
-  // negative: unknown. Errors: those of WriteTrace().
+  // `residual_us` tells readers of the file how far the clocks still disagree;
+  // a negative value means unknown. Errors: those of WriteTrace().
   static absl::StatusOr<std::unique_ptr<TimelineWriter>> Make(
       const std::string& path, double residual_us);
   ~TimelineWriter();
 
-  // Streams the Trace into the file. In the file an arrow starts before it ends
-  // if its start is earlier in time, or in a Trace that is added earlier. One
-  // thread at a time; blocks.
+  // Streams the Trace into the file; blocks. Only one thread may call it at a
+  // time. Within a Trace events are in time order, so an arrow that starts in
+  // one Trace and ends in another has its start first in the file only if the
+  // Trace with the start is added first.
   void Add(const Trace& trace, const TimelineRank& rank);
-  // Puts the file in place; without it nothing is left. Errors: the first one
-  // of writing.
+  // Renames the file into place. Without this call no file is left. Returns the
+  // first error that writing had.
   absl::Status Close();
 
  private:

@@ -1,5 +1,5 @@
-// WireReader: the fields of one protobuf message in order. Every length is
-// checked against the bytes that are there. It reads the part of the wire
+// WireReader: reads the fields of one protobuf message in order. Every length
+// is checked against the size of the message. It reads the part of the wire
 // format that XSpace uses; xspace_wire.h writes it.
 #pragma once
 
@@ -15,9 +15,9 @@ class WireReader {
 
   explicit WireReader(std::string_view message) : rest_(message) {}
 
-  // Moves to the next field; false at the end, or where the bytes are damaged.
+  // Moves to the next field. False at the end, or if the bytes are damaged.
   bool Next();
-  // True if the last field goes beyond the end of the message.
+  // True if the bytes are damaged, for example cut off inside the last field.
   bool damaged() const { return damaged_; }
 
   uint32_t field() const { return field_; }
@@ -26,7 +26,7 @@ class WireReader {
   int64_t integer() const { return static_cast<int64_t>(number_); }
   double real() const { return std::bit_cast<double>(number_); }
   std::string_view bytes() const { return bytes_; }  // kBytes
-  // The bytes that are there of a field that was cut off.
+  // The remaining bytes of a field that was cut off.
   std::string_view cut_bytes() const { return cut_; }
 
  private:

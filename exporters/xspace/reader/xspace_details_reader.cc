@@ -9,7 +9,7 @@
 namespace stepscope {
 namespace {
 
-// True if `text` begins with `prefix`, which is in small letters, in any case.
+// True if `text` begins with `prefix`, ignoring case. `prefix` is lower case.
 bool BeginsWith(std::string_view text, std::string_view prefix) {
   return text.size() >= prefix.size() &&
          std::ranges::equal(text.substr(0, prefix.size()), prefix, {},
@@ -19,8 +19,8 @@ bool BeginsWith(std::string_view text, std::string_view prefix) {
                             });
 }
 
-// Calls `use` with each `key:value` of `details`, which blanks or newlines
-// separate.
+// Calls `use` with each `key:value` of `details`; blanks or newlines separate
+// them.
 template <typename Use>
 void ForEachPair(std::string_view details, Use use) {
   while (!details.empty()) {
@@ -44,11 +44,12 @@ constexpr std::string_view kMemcpy = "memcpy";
 
 MemoryKind SideOf(char letter) {
   if (letter == 'H') return MemoryKind::kHost;
+  // P, as in "PtoP", is the memory of a peer device.
   if (letter == 'D' || letter == 'P') return MemoryKind::kDevice;
   return MemoryKind::kUnknown;
 }
 
-// "HtoD...", "H2D": sides without the kind of host memory.
+// Reads "HtoD..." or "H2D", which do not tell the kind of host memory.
 void ReadSides(std::string_view sides, Copy* copy) {
   const bool is_short = sides.size() >= 3 && sides[1] == '2';
   const bool is_long = sides.size() >= 4 && sides.substr(1, 2) == "to";

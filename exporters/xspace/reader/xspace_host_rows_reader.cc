@@ -1,4 +1,4 @@
-// XSpaceRowReader, the rows of host threads.
+// The part of XSpaceRowReader that reads the rows of host threads.
 #include <algorithm>
 #include <cctype>
 #include <charconv>
@@ -10,7 +10,7 @@
 namespace stepscope {
 namespace {
 
-// "cudaLaunchKernel", "cuLaunchKernel", "hipMemcpyAsync".
+// True for "cudaLaunchKernel", "cuLaunchKernel", "hipMemcpyAsync".
 bool IsCallName(std::string_view name) {
   for (std::string_view api : {"cuda", "hip", "cu"}) {
     if (name.starts_with(api) && name.size() > api.size() &&
@@ -21,7 +21,7 @@ bool IsCallName(std::string_view name) {
   return false;
 }
 
-// "train.py(12): main" of torch, "$train.py:12 main" of XLA.
+// True for "train.py(12): main" of torch and "$train.py:12 main" of XLA.
 bool IsPythonFrame(std::string_view name) {
   if (name.starts_with('$')) return true;
   const size_t file = name.find(".py(");
@@ -79,7 +79,7 @@ void XSpaceRowReader::AddAllocation(const XEventField& event, RowId thread) {
   Allocation row;
   row.time_ns = event.begin_ns;
   row.thread = thread;
-  // INT64_MIN, which only a damaged file has, has no negative.
+  // Excludes INT64_MIN, which only a damaged file has: it cannot be negated.
   row.bytes =
       std::max(event.integer("allocation_bytes").value_or(0), -INT64_MAX);
   if (event.name == "MemoryDeallocation") row.bytes = -row.bytes;
@@ -124,8 +124,8 @@ void XSpaceRowReader::AddCall(const XEventField& event, RowId thread) {
       static_cast<int32_t>(event.integer("return code").value_or(0));
   row.is_driver =
       event.name.starts_with("cu") && !event.name.starts_with("cuda");
-  // Only memsets and graphs can need it (see Finish()), and the map would
-  // otherwise hold every launch.
+  // Only the calls of memsets and graphs are needed (see Finish()). With all
+  // calls the map would hold every launch.
   const bool may_set = event.name.find("emset") != std::string_view::npos ||
                        event.name.find("Graph") != std::string_view::npos;
   if (may_set && row.correlation >= 0)

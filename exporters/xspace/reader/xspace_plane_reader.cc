@@ -9,13 +9,14 @@ namespace {
 
 using Type = WireReader::Type;
 
-// Picoseconds to whole nanoseconds, rounded down also below zero, so that spans
-// that nest still do.
+// Converts picoseconds to whole nanoseconds. Rounds down, also below zero, so
+// that nested spans stay nested.
 int64_t FloorToNs(int64_t ps) {
   return ps >= 0 ? ps / 1000 : -((-(ps + 1)) / 1000) - 1;
 }
 
-// The message under key 2 of a map entry; sets `damaged` where the entry is.
+// Returns the message under key 2 of a map entry. Sets `damaged` if the entry
+// is damaged.
 std::string_view ValueOf(std::string_view entry, bool* damaged) {
   std::string_view value;
   WireReader reader(entry);
@@ -27,7 +28,8 @@ std::string_view ValueOf(std::string_view entry, bool* damaged) {
   return value;
 }
 
-// The start of `text`, at most kMostXNameBytes, without a part of a character.
+// Returns the start of `text`, at most kMostXNameBytes, without splitting a
+// UTF-8 character.
 std::string_view Bounded(std::string_view text) {
   if (text.size() <= kMostXNameBytes) return text;
   size_t end = kMostXNameBytes;
@@ -102,6 +104,7 @@ void XPlaneReader::ReadEventName(std::string_view entry) {
   }
   damaged_parts_ += damaged || reader.damaged() ? 1 : 0;
   cut_names_ += is_cut ? 1 : 0;
+  // If an id repeats, the last entry counts, as in every protobuf map.
   event_names_.insert_or_assign(id, std::move(name));
 }
 
@@ -137,7 +140,7 @@ bool XPlaneReader::ReadStat(std::string_view bytes, XStatField* stat) const {
       case 2:
         if (reader.type() != Type::kFixed64) break;
         stat->real = reader.real();
-        // Larger values do not fit into 64 bits.
+        // Other values do not fit into 64 bits.
         if (stat->real > -9e18 && stat->real < 9e18)
           stat->integer = static_cast<int64_t>(stat->real);
         break;
@@ -163,8 +166,9 @@ bool XPlaneReader::ReadStat(std::string_view bytes, XStatField* stat) const {
   return !reader.damaged() && !stat->name.empty();
 }
 
-// The lengths of a line are walked once here and once for its events; pages
-// behind are given back, so a file of 2 GiB is never in memory as a whole.
+// The fields of a line are walked once here and once for its events. Pages that
+// have been passed are given back, so a file of 2 GiB is never in memory as a
+// whole.
 bool XPlaneReader::ReadLine(size_t index, XLineField* line) const {
   *line = XLineField();
   line->bytes = lines_[index];
@@ -219,7 +223,7 @@ XPlaneReader::Skip XPlaneReader::ReadEvent(const XLineField& line,
     event->stats.push_back(stat);
   }
   const int64_t from_ns = FloorToNs(offset_ps);
-  // Bounds first, so that no sum below overflows.
+  // Checks the bounds first, so that no sum below overflows.
   if (std::max(line.begin_ns, from_ns) > kLargestNs ||
       std::min(line.begin_ns, from_ns) < -kLargestNs ||
       duration_ps > kLargestNs || offset_ps > INT64_MAX - duration_ps) {

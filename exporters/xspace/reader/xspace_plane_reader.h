@@ -1,10 +1,10 @@
-// Reads the parts of an XSpace as they are in the bytes: planes with their
-// names, lines, events and stats. xspace_rows_reader.h interprets them. Texts
-// point into the bytes.
+// Reads the parts of an XSpace: planes with their names, lines, events and
+// stats. xspace_rows_reader.h interprets them. Texts point into the bytes of
+// the file.
 //
-// An event refers to its name by number, so one long name, or one name with
-// many stats, would otherwise be read, hashed and written anew for each of a
-// million events of a few bytes. What events share is therefore bounded.
+// The length of a name and its number of stats are bounded. An event refers to
+// its name by number, so a hostile file could have a million events of a few
+// bytes that all use one huge name, and each would cost as much as the name.
 #pragma once
 
 #include <cstdint>
@@ -18,17 +18,17 @@
 
 namespace stepscope {
 
-// The most bytes of a name, or of a text of an event, that are read: several
-// times the longest kernel name of CUTLASS.
+// The most bytes read of a name or of an event's text: several times the
+// longest kernel name of CUTLASS.
 inline constexpr size_t kMostXNameBytes = 4096;
-// The most stats of a name that are read. XLA writes about 20.
+// The most stats read of a name. XLA writes about 20.
 inline constexpr size_t kMostXNameStats = 64;
 
-// One stat, its reference to a text resolved.
+// One stat, with its reference to a text resolved.
 struct XStatField {
   std::string_view name;
   std::string_view text;  // string, bytes or reference
-  int64_t integer = 0;    // any number; a real one is cut off
+  int64_t integer = 0;    // any number; a real one without its fraction
   double real = 0;
   bool is_text = false;
 };
@@ -48,7 +48,7 @@ struct XEventField {
   int64_t end_ns = 0;
   std::vector<XStatField> stats;  // the event's, then those of its name
 
-  // The stat, or nullptr.
+  // Returns the first stat of this name, or nullptr.
   const XStatField* stat(std::string_view wanted) const;
   std::string_view text(std::string_view wanted) const;
   std::optional<int64_t> integer(std::string_view wanted) const;
@@ -59,20 +59,20 @@ class XPlaneReader {
   // Why an event is left out.
   enum class Skip : uint8_t { kNone, kDamaged, kNegative, kBadTime, kCounted };
 
-  // Reads all of a plane but its events. Plane and lines are valid as long as
-  // the bytes.
+  // Reads all of a plane but its events. The reader and its lines are valid as
+  // long as `plane` and `file`.
   XPlaneReader(std::string_view plane, const WholeFile& file);
 
   int64_t id() const { return id_; }
   std::string_view name() const { return name_; }
-  // How many names are damaged, and whether the plane's bytes are.
+  // The number of damaged names, plus 1 if the plane itself is damaged.
   int64_t damaged_parts() const { return damaged_parts_; }
-  // How many names had more text or stats than are read.
+  // The number of names with more text or stats than are read.
   int64_t cut_names() const { return cut_names_; }
   bool has_names() const { return !event_names_.empty(); }
   size_t line_count() const { return lines_.size(); }
-  // Reads all of a line but its events. False if its bytes are damaged; what
-  // precedes the damage is read.
+  // Reads all of a line but its events. Returns false if its bytes are damaged;
+  // the fields before the damage are read even then.
   bool ReadLine(size_t index, XLineField* line) const;
   // Calls `use` with the bytes of each event of a line.
   template <typename Use>

@@ -9,16 +9,16 @@
 namespace stepscope {
 namespace {
 
-// Our own lines that do not belong to a thread.
+// The ids of our own lines that do not belong to a thread.
 constexpr int64_t kMemoryLineId = int64_t{1} << 40;
 constexpr int64_t kNoThreadLineId = kMemoryLineId + 1;
-// Ids from here, 0xdeadbeef as a signed 32-bit number, are of lines that were
-// derived from others.
+// Lines with ids from here (0xdeadbeef as a signed 32-bit number) are derived
+// from other lines.
 constexpr int64_t kFirstDerivedId = -559038737;
 constexpr int64_t kLastDerivedId = -559038348;
 
-// XProf or XLA computes these lines from others; reading them would count their
-// time twice. Counters are read from the header object.
+// True for lines that XProf or XLA computes from others; reading them would
+// count their time twice. Counters are read from the header object instead.
 bool IsDerived(const XLineField& line) {
   static constexpr std::string_view kNames[] = {"Steps",
                                                 "TensorFlow Ops",
@@ -70,8 +70,8 @@ void XSpaceRowReader::ForEachEvent(const XPlaneReader& plane,
   });
 }
 
-// The recorded name. Where XProf needs another name, the recorded one is the
-// display name.
+// Returns the recorded name. If XProf needed another name, the recorded one is
+// the display name.
 NameId XSpaceRowReader::NameOf(const XEventField& event) {
   const std::string_view shown = event.display_name;
   const bool was_altered =
@@ -80,7 +80,7 @@ NameId XSpaceRowReader::NameOf(const XEventField& event) {
   return builder_.Intern(was_altered ? shown : event.name);
 }
 
-// A line is a thread, its id the thread's. The process is not in the file.
+// A line is a thread, and its id is the tid. The process is not in the file.
 RowId XSpaceRowReader::ThreadOf(const XLineField& line) {
   if (line.id == kNoThreadLineId || line.id == kMemoryLineId) return kNone;
   const auto [it, added] = threads_.try_emplace(line.id, kNone);
@@ -183,8 +183,8 @@ void XSpaceRowReader::AddDeviceEvent(const XEventField& event,
   }
 }
 
-// Our memsets have no correlation, because XProf would take them for compute;
-// an arrow links them to their call.
+// Our memsets have no correlation, because with one XProf would count them as
+// compute. An arrow links them to their call.
 void XSpaceRowReader::Finish() {
   for (auto& [row, flow] : memsets_) {
     const auto call = correlation_of_flow_.find(flow);
@@ -199,8 +199,8 @@ void XSpaceRowReader::Finish() {
   }
 }
 
-// A foreign file does not list the kinds that it recorded: those are the kinds
-// with events, and the tables of a GPU go together.
+// A foreign file does not list the kinds that it recorded. They are taken to be
+// the kinds with events; the tables of a GPU go together.
 void XSpaceRowReader::WatchWhatWasSeen() {
   const uint64_t device =
       Bit(Kind::kKernel) | Bit(Kind::kCopy) | Bit(Kind::kMemset);

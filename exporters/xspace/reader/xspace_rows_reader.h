@@ -1,5 +1,6 @@
-// XSpaceRowReader: turns the events of an XSpace into rows of a TraceBuilder,
-// our own (docs/xspace.md) and those of XLA's and TensorFlow's profilers.
+// XSpaceRowReader: turns the events of an XSpace into rows of a TraceBuilder.
+// Reads our own XSpaces (docs/xspace.md) and those of XLA's and TensorFlow's
+// profilers.
 //
 // An XSpace does not say what kind a host event is. The reader tests, in this
 // order, for step marks, memory, calls of the runtime (by name), waits for
@@ -41,7 +42,7 @@ class XSpaceRowReader {
   void AddHostPlane(const XPlaneReader& plane);
   void AddDevicePlane(const XPlaneReader& plane, int32_t device);
   // Call after the last plane: adds rows that had to wait for other planes, and
-  // takes steps from the lines of the devices where the host had none.
+  // takes the steps from the devices' lines if the host had none.
   void Finish();
   void WatchWhatWasSeen();
 

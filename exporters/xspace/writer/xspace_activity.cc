@@ -40,8 +40,8 @@ std::string Triple(const std::array<int32_t, 3>& values) {
 
 }  // namespace
 
-// By the name first: it is what the recorder said. Kinds of memory may be
-// unknown, and a peer copy looks like one within a device.
+// Prefers the recorded name to the kinds of memory. The kinds may be unknown,
+// and they do not tell a copy between peers from one within a device.
 std::string XCopyDirection(const Copy& copy, std::string_view name) {
   for (std::string_view known : {"HtoD", "DtoH", "DtoD", "PtoP"})
     if (Holds(name, known)) return std::string(known);
@@ -66,14 +66,14 @@ std::string XCopyDetails(const Copy& copy) {
   return details;
 }
 
-// Pairs "key:value" as XProf parses them, with a blank or a newline in between.
+// XProf parses pairs "key:value" with a blank or a newline in between.
 std::string XKernelDetails(const Kernel& kernel) {
   std::string details;
-  // What is not known is left out, as a 0 would be a figure.
+  // Unknown values are left out, because a 0 would look like a measured value.
   if (kernel.registers_per_thread >= 0)
     details += "regs:" + std::to_string(kernel.registers_per_thread) + " ";
-  // Only the sum of static and dynamic shared memory is recorded; it stands as
-  // dynamic, and the reader adds both.
+  // Only the sum of static and dynamic shared memory is recorded. It is written
+  // as dynamic; our reader adds the two.
   if (kernel.shared_memory_bytes >= 0) {
     details += "static_shared:0 dynamic_shared:" +
                std::to_string(kernel.shared_memory_bytes) + " ";

@@ -15,9 +15,9 @@ std::string XCopyDirection(const Copy& copy, std::string_view name);
 std::string XCopyDetails(const Copy& copy);
 // "regs:96 static_shared:0 ... grid:1,2,3 block:4,5,6 occ_pct:37.5"
 std::string XKernelDetails(const Kernel& kernel);
-// "(half[64,3,224,224])": the first tensor of the op that launched the kernel,
-// or only "(half)", or "" if not even the precision is known. XProf counts
-// whatever holds "half" as 16 bit.
+// Returns the first tensor of the op that launched the kernel, for example
+// "(half[64,3,224,224])". Without it, returns "(half)" for a 16-bit kernel,
+// else "". XProf counts a kernel as 16-bit if this text contains "half".
 std::string XKernelShape(const Trace& trace, const Kernel& kernel);
 
 }  // namespace stepscope

@@ -15,16 +15,16 @@ bool IsWordChar(char c) {
          (c >= '0' && c <= '9') || c == '_';
 }
 
-// `text` with '_' for every character that XProf's grammar lacks; '.' becomes
-// `dot`.
+// Returns `text` with '_' for every character that XProf's grammar lacks; '.'
+// becomes `dot`.
 std::string Word(std::string_view text, char dot) {
   std::string word;
   for (char c : text) word += c == '.' ? dot : IsWordChar(c) ? c : '_';
   return word;
 }
 
-// The names by which XProf knows ops whose kernels could use Tensor Cores, or
-// "". It looks for "/MatMul" and for ends like "Conv2D".
+// Returns the name by which XProf knows an op whose kernels could use Tensor
+// Cores, or "". XProf looks for "/MatMul" and for endings like "Conv2D".
 std::string_view TensorCoreOp(std::string_view op) {
   switch (ClassOfOp(op)) {
     case KernelClass::kConvolution:
@@ -49,7 +49,8 @@ std::string_view LastPart(std::string_view name) {
   return name;
 }
 
-// An autograd node, "AddmmBackward0", or what the engine calls its run.
+// True for an autograd node, "AddmmBackward0", also with the prefix that the
+// engine adds when it runs the node.
 bool IsBackwardName(std::string_view name) {
   const std::string_view kMark = "Backward";
   const size_t mark = name.rfind(kMark);
@@ -90,14 +91,14 @@ XContext::XContext(const Trace& trace)
   FindModules();
 }
 
-// A backward op belongs to the module of its forward op: autograd runs it on
-// another thread and outside the module's range.
+// A backward op belongs to the module of its forward op, because autograd runs
+// it on another thread and outside the module's range.
 void XContext::FindModules() {
   std::vector<uint32_t> path_of(trace_.name_count());  // in modules_
   for (size_t i = 0; i < modules_.size(); ++i)
     path_of[modules_[i]] = static_cast<uint32_t>(i);
-  // Both tables are sorted by begin: one pass with a stack of open modules per
-  // thread.
+  // Both tables are sorted by begin, so one pass with a stack of open modules
+  // per thread is enough.
   std::vector<std::vector<RowId>> open(trace_.threads().size());
   RowId next = 0;
   const auto ranges = trace_.ranges();
@@ -153,22 +154,22 @@ RowId XContext::StepOf(const DeviceWork& work) const {
                     : trace_.runtime_calls()[work.call].begin_ns);
 }
 
-// XProf groups events by this number; without it on every plane it would group
+// XProf groups events by this number. If a plane lacked it, XProf would group
 // by its own rules, which lose loading and host time before the first copy.
 void XContext::Group(RowId step, XEventBytes& event) const {
   if (step != kNone) event.Int(XStatId::kGroupId, trace_.steps()[step].number);
 }
 
-// Names and modules are small numbers, so the key is exact: no two ops with
-// different texts share it.
+// Names and modules are small numbers, so the key holds them exactly: ops with
+// different texts never share a key.
 uint64_t XContext::TfOpKey(RowId op) const {
   return uint64_t{ModuleOf(op)} << 33 | uint64_t{trace_.ops()[op].name} << 1 |
          uint64_t{in_backward_[op]};
 }
 
-// XProf splits "<path>/<op>:<type>" at the first colon, so "aten::mm" as such
-// would have no type. Both parts have a grammar; what does not fit becomes the
-// type "unknown" and loses its path.
+// XProf splits "<path>/<op>:<type>" at the first colon, so an unchanged
+// "aten::mm" would have no type. Both parts have a grammar. XProf gives a text
+// that does not fit the type "unknown" and drops its path.
 std::string XContext::TfOp(RowId op) const {
   return TfOp(trace_.name(trace_.ops()[op].name), trace_.name(ModuleOf(op)),
               in_backward_[op]);
@@ -199,8 +200,8 @@ std::string XContext::TfOp(std::string_view name, std::string_view module,
   if (in_backward) {
     shown = "gradients/" + shown;
   }
-  // The operators that a compiled kernel was fused from are its type; the
-  // launched name stays its name.
+  // The type of a compiled kernel is the operators that were fused into it. Its
+  // name stays the launched name.
   const std::optional<CompiledKernel> compiled = ParseCompiledKernel(name);
   std::string type;
   if (compiled.has_value()) {
@@ -212,7 +213,7 @@ std::string XContext::TfOp(std::string_view name, std::string_view module,
   if (type.empty()) type = Word(part, '_');
   if (type.empty()) type = "op";
   if (type[0] >= '0' && type[0] <= '9') type = "_" + type;
-  // A type that begins with a small letter may have no capitals.
+  // A type that begins with a lower-case letter must not have capitals.
   if (type[0] >= 'a' && type[0] <= 'z') {
     for (char& c : type)
       if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');

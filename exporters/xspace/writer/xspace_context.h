@@ -1,5 +1,5 @@
-// XContext: what several planes of an XSpace need to know of a Trace: the step
-// of an event, and the name of an op in XProf's op tables.
+// XContext: what several planes of an XSpace need to know about a Trace: the
+// step of an event, and the name of an op in XProf's op tables.
 #pragma once
 
 #include <stepscope/trace.h>
@@ -42,13 +42,15 @@ class XContext {
   explicit XContext(const Trace& trace);
 
   const Trace& trace() const { return trace_; }
-  // Offsets count from here: epoch times overflow XProf's picoseconds.
+  // The offsets of events count from here, because epoch times would overflow
+  // XProf's picoseconds.
   int64_t begin_ns() const { return span_.begin_ns; }
   const TimeSpan& span() const { return span_; }
 
   // The step whose host window holds `time_ns`, or kNone.
   RowId StepAt(int64_t time_ns) const;
-  // The step that launched the activity, or that ran when it began.
+  // The step that launched the activity or, if the call is not known, the step
+  // in which the activity began.
   RowId StepOf(const DeviceWork& work) const;
   // Adds the stat group_id if there is a step.
   void Group(RowId step, XEventBytes& event) const;
@@ -56,10 +58,10 @@ class XContext {
   // "<module path>/<op>:<type>", in the grammar XProf parses. Conv and matrix
   // ops get the names it knows as Tensor Core eligible.
   std::string TfOp(RowId op) const;
-  // The same of the place where a kernel of a graph was captured. REQUIRES: it
-  // is known.
+  // The same for the place where a kernel of a CUDA graph was captured.
+  // REQUIRES: the kernel has captured_ops or captured_module.
   std::string TfOpOfCapture(const Kernel& kernel) const;
-  // Equal for two ops with the same TfOp(), and cheap.
+  // A key that is cheap to make. Ops with the same key have the same TfOp().
   uint64_t TfOpKey(RowId op) const;
 
  private:
@@ -72,9 +74,9 @@ class XContext {
 
   const Trace& trace_;
   TimeSpan span_;
-  // The distinct paths of modules, "" the first; empty if there are none.
+  // The distinct module paths, with "" first; empty if there are no modules.
   std::vector<NameId> modules_;
-  Numbers module_of_;              // by op: the innermost one, in modules_
+  Numbers module_of_;              // by op: innermost module, in modules_
   std::vector<bool> in_backward_;  // by op
   mutable RowId last_step_ = 0;    // where StepAt() looks first
 };
@@ -91,7 +93,7 @@ class XTfOps {
   const XContext& context_;
   XNames& names_;
   std::unordered_map<uint64_t, int64_t> ids_;          // by TfOpKey()
-  std::unordered_map<uint64_t, int64_t> capture_ids_;  // by its ops and module
+  std::unordered_map<uint64_t, int64_t> capture_ids_;  // by ops and module
 };
 
 // The stat fused_ops of the events of compiled kernels, within one plane.

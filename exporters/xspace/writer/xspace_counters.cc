@@ -45,7 +45,7 @@ constexpr size_t kMostMemoryPoints = 20'000;
 }  // namespace
 
 // XProf draws an event of the line _counters_ as a point of the counter with
-// the event's name; its one stat is the value.
+// the event's name. The event's only stat is the value.
 XCounters::XCounters(const XContext& context, int32_t device, XNames* names)
     : context_(context), device_(device), names_(*names) {
   AddSamples();
@@ -78,12 +78,12 @@ void XCounters::AddSamples() {
   }
 }
 
-// Longer tables are thinned to every n-th event; the memory page has all
-// events.
+// Long tables are thinned to every n-th event. XProf's memory page still has
+// all events.
 void XCounters::AddMemory() {
   const auto& events = context_.trace().allocations();
   const size_t stride = events.size() / kMostMemoryPoints + 1;
-  // Totals follow from all events, so the thinned ones are counted as well.
+  // Totals depend on all events, so the events left out are counted, too.
   MemoryTotals totals(context_.trace());
   for (RowId row = 0; row < events.size(); ++row) {
     const MemoryTotals::Totals now = totals.After(row);

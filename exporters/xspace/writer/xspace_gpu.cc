@@ -11,10 +11,10 @@
 namespace stepscope {
 namespace {
 
-// 0xdeadbeef as a signed 32-bit number: XProf's mark of the line of steps.
+// 0xdeadbeef as a signed 32-bit number, by which XProf knows the line of steps.
 constexpr int64_t kStepsLineId = -559038737;
-// Ids above any stream's. The waits have correlations, or XProf would not count
-// them; they must not meet a real one.
+// Line ids above any stream's. XProf counts waits only if they have a
+// correlation, so they get correlations above any real one.
 constexpr int64_t kWaitLineId = int64_t{1} << 40;
 constexpr int64_t kCountersLineId = kWaitLineId + 1;
 constexpr uint64_t kWaitCorrelation = uint64_t{1} << 40;
@@ -45,7 +45,7 @@ XGpuPlane::XGpuPlane(const XContext& context, const XProgram& program,
   if (input_wait) FindWaits();
 }
 
-// The three tables of activities, merged; where rows begin and end together,
+// Merges the three tables of activities. If rows begin and end together,
 // kernels come first.
 void XGpuPlane::Sort() {
   struct Head {
@@ -88,8 +88,8 @@ void XGpuPlane::Sort() {
   }
 }
 
-// Step spans without gaps. XProf clips device events to them, so a step lasts
-// until its last device activity ends.
+// Finds step spans without gaps. XProf clips device events to these spans, so a
+// step lasts until its last device activity ends.
 void XGpuPlane::FindTiles() {
   std::vector<int64_t> ends_ns;
   for (const Step& step : trace_.steps()) ends_ns.push_back(step.end_ns);
@@ -131,7 +131,7 @@ XPlaneStats XGpuPlane::DeviceStats() const {
     stats.String(XStatId::kGpuDeviceName, device.name);
     number(XStatId::kClockRate, device.clock_khz);
     number(XStatId::kCoreCount, device.sm_count);
-    // Files name the device, but seldom have its peak rates.
+    // Recordings name the device, but seldom have its peak rates.
     const DevicePeaks peaks = PeaksOf(device);
     if (device.clock_khz < 0 && peaks.exact)
       stats.Double(XStatId::kPeakTeraflops, peaks.fp16 * 1e-3);
@@ -172,8 +172,8 @@ std::string XGpuPlane::StreamName(int64_t stream,
   return name + ")";
 }
 
-// The longest event of this line with the step's group_id is the step time that
-// XProf shows.
+// XProf shows as the step time the longest event of this line with the step's
+// group_id.
 void XGpuPlane::StepEvent(const Tile& tile, XEventBytes& event) {
   const int64_t number = trace_.steps()[tile.step].number;
   const std::string text = std::to_string(number);
@@ -195,8 +195,9 @@ void XGpuPlane::WaitEvent(RowId range_row, XEventBytes& event) {
                         "drawn here so that XProf counts it as input"));
 }
 
-// XProf counts only events with a correlation and a group as part of a step;
-// kernels win over copies where they overlap, so hidden copies cost nothing.
+// XProf counts only events with a correlation and a group as part of a step. If
+// kernels and copies overlap, it counts the time for the kernels, so hidden
+// copies cost nothing.
 void XGpuPlane::Common(const DeviceWork& work, bool counts,
                        XEventBytes& event) {
   context_.Group(context_.StepOf(work), event);
@@ -212,12 +213,12 @@ void XGpuPlane::LaunchedBy(const DeviceWork& work, XEventBytes& event) {
   if (work.op != kNone) event.Ref(XStatId::kTfOp, tf_ops_.Id(work.op));
 }
 
-// kernel_details makes an event a kernel for XProf, tf_op gives it a row in the
-// op tables, hlo_op its FLOPs.
+// To XProf, kernel_details makes an event a kernel, tf_op gives it a row in the
+// op tables, and hlo_op gives it FLOPs.
 void XGpuPlane::KernelEvent(RowId row, XEventBytes& event) {
   const Kernel& kernel = trace_.kernels()[row];
-  // XProf drops kernels of length 0, of which files in whole microseconds have
-  // hundreds.
+  // XProf drops kernels of length 0, and files in whole microseconds have
+  // hundreds of them. So a kernel lasts at least 1 ns.
   event.Start(texts_.KernelName(kernel.name),
               kernel.begin_ns - context_.begin_ns(),
               std::max<int64_t>(kernel.end_ns - kernel.begin_ns, 1));
@@ -243,7 +244,8 @@ void XGpuPlane::KernelEvent(RowId row, XEventBytes& event) {
   if (instruction.flops >= 0) {
     event.Uint(XStatId::kFlops,
                static_cast<uint64_t>(std::llround(instruction.flops)));
-    // XProf hides the stat of that name in the details of a kernel.
+    // XProf hides the stat "flops" in the details of a kernel, but not this
+    // one.
     event.Double(XStatId::kGigaflop, instruction.flops * 1e-9);
   }
   if (instruction.bytes >= 0) {
@@ -254,7 +256,7 @@ void XGpuPlane::KernelEvent(RowId row, XEventBytes& event) {
 
 void XGpuPlane::CopyEvent(const Copy& copy, XEventBytes& event) {
   std::string direction = XCopyDirection(copy, trace_.name(copy.name));
-  // XProf takes anything but these three for compute.
+  // XProf takes a copy in any direction but these three for compute.
   if (direction == "PtoP") direction = "DtoD";
   const bool counts =
       direction == "HtoD" || direction == "DtoH" || direction == "DtoD";
@@ -271,7 +273,7 @@ void XGpuPlane::Event(Table table, RowId row, XEventBytes& event) {
   const Memset& set = trace_.memsets()[row];
   event.Start(names_.Event("MEMSET"), set.begin_ns - context_.begin_ns(),
               set.end_ns - set.begin_ns);
-  // With a correlation XProf would count it as compute.
+  // With a correlation XProf would count the memset as compute.
   Common(set, false, event);
   LaunchedBy(set, event);
 }
@@ -291,8 +293,8 @@ bool XGpuPlane::Write(XSpaceFile& file) {
       [this](size_t i, XEventBytes& event) { WaitEvent(waits_[i], event); });
   for (const auto& [stream, rows] : streams_) {
     add(stream, StreamName(stream, rows), rows.count(),
-        // Lines make their events twice, to measure and to write; at i == 0 the
-        // reader starts again.
+        // Lines make their events twice, to measure and to write. So at i == 0
+        // the reader starts again.
         [this, &rows = rows, at = RowSequenceReader(rows)](
             size_t i, XEventBytes& event) mutable {
           if (i == 0) at = RowSequenceReader(rows);

@@ -8,7 +8,7 @@
 
 namespace stepscope {
 
-// "$$" is how XLA writes it.
+// XLA writes a context as "$$5".
 int64_t XGpuTexts::Context(int32_t context) {
   int64_t& id = contexts_[context];
   if (id == 0) id = names_.Text("$$" + std::to_string(context));
@@ -34,8 +34,8 @@ int64_t XGpuTexts::KernelName(NameId name) {
   return it->second;
 }
 
-// Without the occupancy, which mostly follows from the rest: where it does not,
-// operator== tells the launches apart.
+// Leaves out the occupancy, because it mostly follows from the rest. If it does
+// not, operator== tells the launches apart.
 size_t XGpuTexts::LaunchShape::Hash::operator()(
     const LaunchShape& shape) const {
   uint64_t hash = 0;
@@ -62,7 +62,8 @@ int64_t XGpuTexts::KernelDetails(const Kernel& kernel) {
 int64_t XGpuTexts::Shape(const Kernel& kernel) {
   const RowId inputs =
       kernel.op == kNone ? kNone : trace_.ops()[kernel.op].inputs;
-  // Inputs and name decide the shape, and a launch in a loop repeats both.
+  // The shape depends only on inputs and name, and launches in a loop repeat
+  // both.
   const auto [it, added] =
       shapes_.try_emplace(uint64_t{inputs} << 32 | kernel.name, 0);
   if (added) {

@@ -22,8 +22,8 @@ class XGpuTexts {
         names_(*names),
         instructions_(program.instructions().size()) {}
 
-  // An event_metadata id; marked where XProf cannot tell by itself that the
-  // kernel uses Tensor Cores.
+  // Returns the event_metadata id of the kernel's name. The name gets
+  // kTensorCoreMark if XProf would otherwise miss that it uses Tensor Cores.
   int64_t KernelName(NameId name);
   int64_t KernelDetails(const Kernel& kernel);
   // 0 if there is none.
@@ -33,7 +33,7 @@ class XGpuTexts {
   int64_t ProgramName();
 
  private:
-  // What the text of XKernelDetails() is made from.
+  // The fields from which XKernelDetails() makes its text.
   struct LaunchShape {
     std::array<int32_t, 3> grid;
     std::array<int32_t, 3> block;
@@ -49,7 +49,7 @@ class XGpuTexts {
   const Trace& trace_;
   const XProgram& program_;
   XNames& names_;
-  // 0 where they were not asked for yet.
+  // The id of each text; 0 in instructions_ and program_name_ if not used yet.
   std::unordered_map<NameId, int64_t> kernel_names_;
   std::unordered_map<uint64_t, int64_t> shapes_;  // by inputs and name
   std::unordered_map<LaunchShape, int64_t, LaunchShape::Hash> details_;

@@ -26,10 +26,10 @@ const Argument* FirstTensor(const Trace& trace, RowId op) {
   return nullptr;
 }
 
-// ShapeProto: 2 element_type, 3 dimensions, 5 layout { 1 minor_to_major },
-// 6 is_dynamic_dimension.
-// Without recorded inputs it is float32[1]: an instruction must have some
-// shape.
+// Returns a ShapeProto: 2 element_type, 3 dimensions, 5 layout
+// { 1 minor_to_major }, 6 is_dynamic_dimension.
+// Without recorded inputs the shape is float32[1], because an instruction must
+// have some shape.
 std::string Shape(const Trace& trace, RowId op) {
   int type = kFloat32;
   std::vector<int64_t> dims = {1};
@@ -51,7 +51,8 @@ std::string Shape(const Trace& trace, RowId op) {
   return shape;
 }
 
-// Fields 3 source_file and 4 source_line, from "file(line): function".
+// Appends the fields 3 source_file and 4 source_line, from the op's generated
+// code or from "file(line): function" in its stack.
 void AppendSource(const Trace& trace, RowId op, std::string& metadata) {
   if (op == kNone) return;
   if (const RowId code = trace.ops()[op].code; code != kNone) {
@@ -72,10 +73,10 @@ void AppendSource(const Trace& trace, RowId op, std::string& metadata) {
   AppendIntField(4, line, metadata);
 }
 
-// HloInstructionProto: 1 name, 2 opcode, 3 shape, 7 metadata { 1 op_type,
-// 2 op_name }, 28 custom_call_target, 35 id.
-// An operand-less custom-call: XLA knows nothing of what it computes, so its
-// cost is what the kernels say.
+// Returns a HloInstructionProto: 1 name, 2 opcode, 3 shape, 7 metadata
+// { 1 op_type, 2 op_name }, 28 custom_call_target, 35 id.
+// It is a custom-call without operands. XLA does not know what a custom-call
+// computes, so its cost is what the stats of the kernels say.
 std::string Instruction(const Trace& trace, std::string_view name, RowId op,
                         std::string_view scope, std::string_view type,
                         int64_t id) {
@@ -93,7 +94,8 @@ std::string Instruction(const Trace& trace, std::string_view name, RowId op,
   return instruction;
 }
 
-// HloProto { 1 hlo_module { 1 name, 2 entry_computation_name, 3 computations
+// Returns HloProto { 1 hlo_module { 1 name, 2 entry_computation_name,
+// 3 computations
 // { 1 name, 2 instructions, 4 program_shape, 5 id, 6 root_id },
 // 4 host_program_shape { 2 result }, 5 id, 6 entry_computation_id } }.
 std::string HloProto(const XContext& context, const XProgram& program) {

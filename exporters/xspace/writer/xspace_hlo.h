@@ -1,8 +1,8 @@
 // The plane /host:metadata of an XSpace: the synthetic program of XProgram as a
 // small HLO module.
 //
-// It has one instruction in a "gradients" scope that stands for nothing that
-// ran. XProf takes a profile for training only if there is one, and otherwise
+// It also has one instruction in a "gradients" scope for which nothing ran.
+// Without such an instruction XProf does not take a profile for training, and
 // hides the step time and the step graph.
 #pragma once
 

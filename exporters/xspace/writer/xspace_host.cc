@@ -7,7 +7,8 @@
 namespace stepscope {
 namespace {
 
-// XProf counts foreign events if a stage has the id of some event's metadata.
+// Above all ids of event metadata: if a stage had one of these ids, XProf would
+// count unrelated events for the stage.
 constexpr int64_t kFirstStageId = int64_t{1} << 40;
 constexpr int64_t kMemoryLineId = int64_t{1} << 40;
 
@@ -39,7 +40,7 @@ XHostPlane::XHostPlane(const XContext& context, XDetail detail)
       misread_(trace_.name_count()) {
   Sort();
   FindLaunches();
-  // XProf takes ranges of such names for steps.
+  // XProf takes ranges with such names for steps.
   for (NameId name = 0; name < misread_.size(); ++name) {
     const std::string_view text = trace_.name(name);
     misread_[name] = text.starts_with("train") || text.starts_with("test");
@@ -69,7 +70,7 @@ bool XHostPlane::IsLeftOut(Table table, RowId row) const {
   return op.end_ns - op.begin_ns < kShortOpNs;
 }
 
-// One walk over all tables gives each line its rows in time order.
+// Walks over all tables once, which gives each line its rows in time order.
 void XHostPlane::Sort() {
   // Rows without a thread, kNone, go to the last line.
   const auto line = [&](RowId thread) {
@@ -132,8 +133,8 @@ void XHostPlane::RangeEvent(RowId row, XEventBytes& event) {
   const Range& range = trace_.ranges()[row];
   Start(range.name, range.begin_ns, range.end_ns, event);
   if (range.detail != 0) event.Ref(XStatId::kDetail, names_.Text(range.detail));
-  // For the input pipeline page. Loaders have even stage ids; the odd one after
-  // kFirstStageId is that of the copies (CallEvent).
+  // The rest is for the input pipeline page. Loaders have even stage ids. The
+  // copies have the odd id after kFirstStageId (CallEvent).
   if (range.kind != RangeKind::kLoader) return;
   event.Int(XStatId::kStageId,
             kFirstStageId + static_cast<int64_t>(range.name) * 2);
@@ -142,8 +143,8 @@ void XHostPlane::RangeEvent(RowId row, XEventBytes& event) {
                             ? names_.Text("DataLoader")
                             : names_.Text("DataLoader " + std::string(loader));
   event.Ref(XStatId::kStageName, stage);
-  // Where workers load, the training thread only waits, and the recording does
-  // not show what they do.
+  // If workers load, the training thread only waits, and the recording does not
+  // show what the workers do.
   const bool waits =
       trace_.name(range.name).find("MultiProcessing") != std::string_view::npos;
   event.Ref(XStatId::kStageCategory,
@@ -238,7 +239,7 @@ void XHostPlane::MemoryEvent(RowId row, XEventBytes& event) {
             std::max<int64_t>(0, capacity_bytes - totals.allocated_bytes));
   event.Int(XStatId::kPeakBytesInUse, totals.peak_bytes);
   if (totals.reserved_bytes > 0) {
-    // What the caching allocator has reserved and no tensor uses.
+    // The share of the caching allocator's reserved memory that no tensor uses.
     event.Double(
         XStatId::kFragmentation,
         std::max(0.0, 1 - static_cast<double>(totals.allocated_bytes) /
@@ -288,7 +289,7 @@ bool XHostPlane::Write(XSpaceFile& file) {
     source.display_id =
         i == trace_.run().training_thread ? 1 : static_cast<int64_t>(i) + 2;
     source.count = lines_[i].count();
-    // WriteXPlane() asks for the events twice, from the first one on.
+    // WriteXPlane() asks for all events twice, each time from the first one.
     source.event = [this, &line = lines_[i],
                     rows = RowSequenceReader(lines_[i])](
                        size_t at, XEventBytes& event) mutable {

@@ -57,7 +57,7 @@ class XHostPlane {
   std::vector<Launched> launched_;     // as runtime_calls()
   std::vector<int64_t> inputs_texts_;  // as op_inputs(); 0 until asked for
   std::vector<int64_t> stack_texts_;   // as stacks()
-  std::vector<bool> misread_;          // by name: XProf takes it for a step
+  std::vector<bool> misread_;          // by name: looks like a step to XProf
 };
 
 // The stat `flow` of an arrow from a launch to the work it started.

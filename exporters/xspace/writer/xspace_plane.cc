@@ -18,7 +18,7 @@ constexpr int kStringField = 5;
 constexpr int kRefField = 7;
 constexpr int kEventStatField = 4;
 
-// The length of a message comes before its content, so it is computed first.
+// Computes the length of a message first, because it comes before the content.
 // The key of each field here has one byte.
 void AppendNumberStat(int stat_field, XStatId stat, int value_field,
                       uint64_t value, std::string& out) {
@@ -38,7 +38,7 @@ void AppendStringStat(int stat_field, XStatId stat, std::string_view text,
   AppendBytesField(kStringField, text, out);
 }
 
-// One entry of a map<int64, message>, whose message holds the id again.
+// Appends one entry of a map<int64, message>. The message repeats the id.
 void AppendMapEntry(int map_field, int64_t id, std::string_view rest,
                     std::string& out) {
   std::string message;
@@ -117,7 +117,8 @@ XNames::XNames(const Trace& trace)
       event_used_(trace.name_count()),
       text_used_(trace.name_count()) {}
 
-// Ids follow from NameIds; only those that were used are declared at the end.
+// Ids are computed from NameIds. Only ids that were used are declared at the
+// end.
 int64_t XNames::Event(NameId name) {
   event_used_[name] = true;
   return 1 + static_cast<int64_t>(name);
@@ -168,7 +169,8 @@ std::string XNames::MetadataBytes() const {
   for (size_t i = 0; i < special_events_.size(); ++i)
     event(first_special_ + static_cast<int64_t>(i), special_events_[i].name,
           special_events_[i].display_name);
-  // All stats, used or not: XProf looks whether each plane declares group_id.
+  // Declares all stats, used or not, because XProf checks whether each plane
+  // declares group_id.
   for (int64_t id = 1; id < kFirstTextId; ++id)
     stat(id, XStatName(static_cast<XStatId>(id)));
   for (NameId text = 0; text < text_used_.size(); ++text)
@@ -200,7 +202,8 @@ void XEventBytes::Start(int64_t metadata_id, int64_t offset_ns,
   size_ = static_cast<size_t>(at - begin);
 }
 
-// As AppendNumberStat(): the head, the stat's id, the value.
+// Writes the same bytes as AppendNumberStat(): the head, the stat's id, the
+// value.
 void XEventBytes::Number(XStatId stat, int value_field, uint64_t value) {
   static_assert(static_cast<int>(XStatId::kCount) < 0x80, "an id has one byte");
   char* const begin = Room(5 + kMostVarintBytes);
@@ -265,8 +268,8 @@ bool WriteXPlane(int64_t id, std::string_view plane_name,
   AppendIntField(1, id, head);
   AppendBytesField(2, ValidUtf8(plane_name), head);
   size_t plane_size = head.size() + stats.bytes().size();
-  // A length comes before its content, and a plane may not fit into memory. So
-  // the events are made twice: here for their lengths, below to be written.
+  // A length comes before its content, and a plane may be too large for memory.
+  // So the events are made twice: here to measure them, below to write them.
   for (const XLineSource& line : lines) {
     std::string line_head;
     AppendIntField(1, line.id, line_head);
@@ -281,7 +284,7 @@ bool WriteXPlane(int64_t id, std::string_view plane_name,
     heads.push_back(std::move(line_head));
     sizes.push_back(size);
   }
-  // Only now, because making the events has shown which names are used.
+  // Comes after the events, because only they show which names are used.
   const std::string metadata = names.MetadataBytes();
   plane_size += metadata.size();
 

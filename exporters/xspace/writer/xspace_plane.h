@@ -1,6 +1,6 @@
-// Writes one plane of an XSpace. The length of a plane precedes it, so lines
-// make their events twice, once to measure and once to write them, and a plane
-// is never held in memory.
+// Writes one plane of an XSpace. The length of a plane precedes it. So that a
+// plane is never held in memory, lines make their events twice, once to measure
+// and once to write them.
 #pragma once
 
 #include <stepscope/trace.h>
@@ -16,8 +16,8 @@
 
 namespace stepscope {
 
-// The stats. Every plane declares all of them, so their ids are fixed; XProf
-// identifies them by name (XStatName).
+// The stats. Every plane declares all of them with these ids. XProf identifies
+// them by name (XStatName).
 enum class XStatId : uint8_t {
   kGroupId = 1,
   kStepNum,
@@ -113,14 +113,14 @@ class XEventBytes {
   void Int(XStatId stat, int64_t value);
   void Uint(XStatId stat, uint64_t value);
   void Double(XStatId stat, double value);
-  // The one value of a counter, whose name stands at `text_id`.
+  // Adds the value of a counter whose name is the text `text_id`.
   void Counter(int64_t text_id, double value);
   void Ref(XStatId stat, int64_t text_id);
   void String(XStatId stat, std::string_view text);
   std::string_view bytes() const { return {bytes_.data(), size_}; }
 
  private:
-  // Room for `bytes` more; moves what is there if need be.
+  // Returns room for `bytes` more at the end; may reallocate.
   char* Room(size_t bytes);
   void Number(XStatId stat, int value_field, uint64_t value);
 
@@ -157,8 +157,8 @@ struct XLineSource {
   std::string name;
   int64_t display_id = 0;
   size_t count = 0;
-  // Makes the i-th event, the same one each time. It is called in order, and
-  // then from 0 again. Events come by begin, longer ones first.
+  // Makes the i-th event. It is called in order and then from 0 again, and must
+  // make the same events both times. Events come by begin, longer ones first.
   std::function<void(size_t i, XEventBytes& event)> event;
 };
 

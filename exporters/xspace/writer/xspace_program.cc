@@ -11,8 +11,8 @@
 namespace stepscope {
 namespace {
 
-// How likely a kernel does the multiplications of an op: 2 if its name says so,
-// 1 if the name does not decide it, 0 if it prepares or finishes.
+// Returns how likely a kernel does the multiplications of an op: 2 if its name
+// says so, 1 if the name does not tell, 0 if it only prepares or finishes.
 int Part(KernelClass kind) {
   switch (kind) {
     case KernelClass::kMatmul:
@@ -66,8 +66,8 @@ XProgram::XProgram(const XContext& context)
   Number();
 }
 
-// The op call that a kernel belongs to: the multiplying op around it if there
-// is one, because its inner ops (transposes, copies) are part of the same work.
+// A kernel belongs to the multiplying op around it if there is one, because the
+// inner ops of that op (transposes, copies) are part of the same work.
 std::vector<RowId> XProgram::FindCalls() const {
   std::vector<RowId> calls(trace_.kernels().size(), kNone);
   RowId last_op = kNone, last_call = kNone;
@@ -84,10 +84,10 @@ std::vector<RowId> XProgram::FindCalls() const {
   return calls;
 }
 
-// The cost of a call is shared evenly by those of its kernels that most likely
+// Shares the cost of a call evenly among those of its kernels that most likely
 // do the work. The others (transposes, reductions) get no FLOPs.
 void XProgram::ShareCosts(const std::vector<RowId>& calls) {
-  // Kernels by call, in which order they mostly are already.
+  // Kernels sorted by call. They mostly have this order already.
   std::vector<RowId> members;
   members.reserve(calls.size());
   for (RowId row = 0; row < calls.size(); ++row)
@@ -134,7 +134,8 @@ void XProgram::ShareCosts(const std::vector<RowId>& calls) {
   }
 }
 
-// In the order of their first kernel, so that the program reads like the step.
+// Sorts the instructions by their first kernel, so that the program reads like
+// the step.
 void XProgram::Number() {
   std::vector<RowId> number_of(instructions_.size(), kNone);
   std::vector<Instruction> in_order;

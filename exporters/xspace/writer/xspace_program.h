@@ -4,8 +4,8 @@
 // It is a table that XProf joins with the kernels; nothing executed it.
 //
 // The FLOPs and bytes of an op call (op_cost.h) are shared evenly among the
-// kernels that compute it: where a convolution also launches transposes, those
-// get none. XProf multiplies the cost of the last of several launches in a row
+// kernels that compute it. If a convolution also launches transposes, these get
+// none. For several launches in a row XProf multiplies the cost of the last one
 // by their number, so launches that share an instruction have equal costs.
 #pragma once
 
@@ -25,8 +25,8 @@ inline constexpr char kXProgramName[] = "stepscope";
 class XProgram {
  public:
   struct Instruction {
-    std::string name = {};  // in the alphabet that XProf joins by
-    RowId op = kNone;       // a call of the op
+    std::string name = {};  // XProf joins instructions and kernels by it
+    RowId op = kNone;       // the op of its first kernel
     double flops = -1;      // of one launch; -1 unknown
     double bytes = -1;
   };
@@ -34,13 +34,14 @@ class XProgram {
   explicit XProgram(const XContext& context);
 
   const std::vector<Instruction>& instructions() const { return instructions_; }
-  // The instruction of a row of kernels(), or kNone if no op launched it.
+  // Returns the instruction of a row of kernels(), or kNone if no op launched
+  // the kernel.
   RowId Of(RowId kernel) const { return of_kernel_[kernel]; }
 
  private:
-  // By kernel: the op call whose cost it shares, or kNone.
+  // Returns by kernel the op call whose cost it shares, or kNone.
   std::vector<RowId> FindCalls() const;
-  // Makes instructions in the order of calls; `of_kernel_` counts them.
+  // Makes instructions in the order of calls, and fills `of_kernel_`.
   void ShareCosts(const std::vector<RowId>& calls);
   // Brings the instructions into the order of kernels and names them.
   void Number();

@@ -11,7 +11,8 @@ namespace stepscope {
 
 inline constexpr size_t kMostVarintBytes = 10;
 
-// Returns the end of what it wrote. REQUIRES: room for kMostVarintBytes.
+// Writes a varint at `at` and returns its end. REQUIRES: room for
+// kMostVarintBytes.
 inline char* PutVarint(uint64_t value, char* at) {
   while (value >= 0x80) {
     *at++ = static_cast<char>(value | 0x80);
@@ -41,7 +42,7 @@ inline void AppendDoubleField(int field, double value, std::string& out) {
   for (int i = 0; i < 8; ++i, bits >>= 8) out += static_cast<char>(bits);
 }
 
-// The head of a length-delimited field of `size` bytes.
+// Appends the head of a length-delimited field of `size` bytes.
 inline void AppendHead(int field, size_t size, std::string& out) {
   AppendVarint(static_cast<uint64_t>(field) << 3 | 2, out);
   AppendVarint(size, out);

@@ -48,7 +48,8 @@ std::string Html(std::string_view text) {
   return html;
 }
 
-// One banner for the overview page; XProf shows several in random order.
+// Returns the one banner for the overview page. XProf would show several
+// banners in random order.
 std::string Banner(const Trace& trace, std::span<const Annotation> annotations,
                    XDetail detail) {
   std::string items;
@@ -65,7 +66,8 @@ std::string Banner(const Trace& trace, std::span<const Annotation> annotations,
              : "Python frames and ops under 2 us: XProf opens no file above "
                "2 GiB");
   }
-  // Findings have no length; annotations with one are drawn as slices.
+  // Findings are annotations without a length. Annotations with a length are
+  // drawn as slices.
   for (const Annotation& annotation : annotations) {
     if (annotation.begin_ns == annotation.end_ns)
       item(annotation.name, annotation.text);
@@ -152,9 +154,9 @@ class OwnPlane {
   std::vector<RowId> modules_;
 };
 
-// The largest plane comes last, with as much detail as fits. Planes reserve
-// their bytes before they are written, so a plane that does not fit leaves the
-// file as it was and the next level can be tried.
+// Writes the largest plane, which comes last, with as much detail as fits.
+// Planes reserve their bytes before they are written, so a plane that does not
+// fit leaves the file unchanged, and the next level can be tried.
 bool WriteHost(const XContext& context, XSpaceFile& file, XDetail& detail) {
   for (XDetail level :
        {XDetail::kAll, XDetail::kNoPythonFrames, XDetail::kNoShortOps}) {
@@ -164,12 +166,12 @@ bool WriteHost(const XContext& context, XSpaceFile& file, XDetail& detail) {
   return false;
 }
 
-// The header object of our Chrome traces as text: what our own reader needs and
-// XProf has no place for.
+// Returns the header object of our Chrome traces as text. It holds what our own
+// reader needs and XProf has no place for.
 std::string OwnFacts(const Trace& trace) {
   std::string json;
   WriteOwnHeader(trace, "kineto", FileThreadsOf(trace), json);
-  json.resize(json.rfind('}') + 1);  // without the comma behind it
+  json.resize(json.rfind('}') + 1);  // drops the comma after it
   return "{" + json + "}";
 }
 
@@ -179,7 +181,7 @@ absl::Status TooLarge() {
       "record fewer steps, or use the Chrome trace");
 }
 
-// Only a damaged recording spans that much time.
+// The error for a span of `days`, which only a damaged recording has.
 absl::Status TooLong(double days) {
   return absl::OutOfRangeError(
       "cannot write the XSpace: the trace spans " +
@@ -197,10 +199,10 @@ absl::Status WriteXSpace(const Trace& trace,
   const double span_ns = static_cast<double>(context.span().end_ns) -
                          static_cast<double>(context.span().begin_ns);
   constexpr double kNsPerDay = 86'400e9;
-  // Picoseconds in a signed 64-bit number end at 9.2e18, after 106 days.
+  // A signed 64-bit number of picoseconds ends at 9.2e18, after 106 days.
   if (span_ns * 1000 > 9.2e18) return TooLong(span_ns / kNsPerDay);
   const XProgram program(context);
-  // Room for the bytes that follow the planes.
+  // Reserved for the bytes that follow the planes.
   constexpr uint64_t kTailBytes = 1 << 16;
   XSpaceFile file(sink, options.most_bytes - kTailBytes);
   for (int32_t device : XDevices(trace)) {
@@ -223,8 +225,8 @@ absl::Status WriteXSpace(const Trace& trace,
   }
   constexpr int kWarningsField = 3;
   constexpr int kHostnamesField = 4;
-  // Whether detail was left out is known only now, so the banner is the last
-  // field.
+  // The banner comes almost last, because only now it is known whether detail
+  // was left out.
   const std::string banner = Banner(trace, annotations, detail);
   if (!banner.empty()) AppendBytesField(kWarningsField, banner, sink.block());
   AppendBytesField(kHostnamesField, ValidUtf8(options.host), sink.block());

@@ -25,9 +25,10 @@ struct XSpaceOptions {
 };
 
 // Streams the whole file into `sink`, which keeps write errors for Close().
-// Errors: ResourceExhausted if the file would be too large for XProf even
-// without Python frames and short ops; then `sink` has a part of it and must be
-// destroyed without Close().
+// Errors: ResourceExhausted (the file would be too large for XProf even without
+// Python frames and short ops), OutOfRange (the Trace spans more than 106
+// days). After an error `sink` must be destroyed without Close(), because it
+// may hold a part of the file.
 absl::Status WriteXSpace(const Trace& trace,
                          std::span<const Annotation> annotations,
                          const XSpaceOptions& options, FileSink& sink);

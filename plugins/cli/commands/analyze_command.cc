@@ -19,6 +19,7 @@
 namespace stepscope {
 namespace {
 
+// In the order of ReportFormat, because the index of the choice is cast to it.
 constexpr std::string_view kFormats[] = {"text", "json", "markdown", "html"};
 constexpr Option kOptions[] = {
     {.name = "--format",
@@ -55,7 +56,8 @@ std::vector<Term> Paths() {
           {"a folder of runs", "lists them; analyze one of them"}};
 }
 
-// A folder of runs is no trace: names those that can be analysed.
+// For a folder of runs, which cannot be analysed as a whole: prints the runs in
+// it.
 void NameRuns(const std::vector<std::string>& paths) {
   for (const std::string& path : paths) {
     const auto runs = ListRuns(path);
@@ -66,11 +68,13 @@ void NameRuns(const std::vector<std::string>& paths) {
   }
 }
 
-// Exit status 0 if at least one trace could be analysed: one damaged rank must
-// not cost the report of the others.
+// Returns exit status 0 if at least one trace could be analysed, so that one
+// damaged rank does not prevent the report of the others.
 int Run(const Selection& selection, AnalysisOutput output,
         const std::string& file, std::optional<FindingSeverity> fail_on) {
   const OnError print = [](const std::string& error) { PrintError(error); };
+  // Lanes and tables are collected only for a page, because they cost time and
+  // memory that the other formats do not need.
   DrawnRank drawn;
   const bool page = output.format == ReportFormat::kHtml;
   AnalysedTraces traces = AnalyseAll(selection, print, page ? &drawn : nullptr);
@@ -87,9 +91,13 @@ int Run(const Selection& selection, AnalysisOutput output,
     PrintError(text.status());
     return 1;
   }
+  // Only text is fitted to the terminal. A line break would damage JSON, and
+  // viewers wrap Markdown and HTML themselves.
   if (output.format == ReportFormat::kText)
     *text = FitLines(*text, WidthFor(file, 0));
   const int status = WriteResult(*text, file);
+  // If the report could not be written, that error comes before the gate:
+  // status 4 would send people to a finding that they cannot read.
   if (status != 0 || !fail_on) return status;
   const GateVerdict verdict = JudgeReports(ReportsOf(traces.read), *fail_on);
   if (!verdict.why.empty()) PrintError(verdict.why);

@@ -14,7 +14,7 @@
 namespace stepscope {
 namespace {
 
-constexpr int kDefaultWidth = 110;  // where nothing limits it
+constexpr int kDefaultWidth = 110;  // if nothing limits the width
 constexpr std::string_view kFormats[] = {"text", "json", "markdown", "html"};
 constexpr Option kOptions[] = {
     {.name = "--format",
@@ -37,6 +37,7 @@ constexpr Option kOptions[] = {
      .help = "the same in milliseconds. With both options, both limits must "
              "be exceeded"}};
 
+// `format` is an index of kFormats.
 std::string Text(const Comparison& comparison, size_t format, int width) {
   if (format == 1) return ToJson(comparison);
   if (format == 3) return ToHtml(comparison);
@@ -52,11 +53,12 @@ int RunCompare(const CommandWords& given) {
   if (!format.ok()) return UsageError(format.status());
   const auto rank = NumberOf(given, "--rank", -1);
   if (!rank.ok()) return UsageError(rank.status());
+  // Empty without --fail-over and --min-ms; then there is no verdict.
   const auto limits = SlowerLimitsOf(given);
   if (!limits.ok()) return UsageError(limits.status());
   const absl::StatusOr<Trace> before = ReadRank(given.arguments[0], *rank);
   const absl::StatusOr<Trace> after = ReadRank(given.arguments[1], *rank);
-  // Both errors, not only the first.
+  // Report both errors, not only the first.
   for (const auto* trace : {&before, &after}) {
     if (!trace->ok()) PrintError(trace->status());
   }
@@ -65,6 +67,8 @@ int RunCompare(const CommandWords& given) {
   const std::string output = given.value("--output");
   const int status = WriteResult(
       Text(comparison, *format, WidthFor(output, kDefaultWidth)), output);
+  // Without limits, status 1 tells a script that the text contains a reason
+  // instead of figures. With limits, the verdict tells the same.
   if (status != 0 || !*limits) return comparison.why_not.empty() ? status : 1;
   const GateVerdict verdict = JudgeComparison(comparison, **limits);
   if (!verdict.why.empty()) PrintError(verdict.why);

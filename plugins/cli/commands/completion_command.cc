@@ -37,6 +37,8 @@ int RunCompletion(const CommandWords& given) {
         "completion needs the name of a shell: stepscope completion "
         "bash|zsh|fish");
   }
+  // Uses the tables that the commands themselves read, so that the script fits
+  // the program that printed it.
   CompletedWords words;
   for (const RuleText& rule : RuleTexts()) words.rules.push_back(rule.id);
   words.settings = SettingNames();

@@ -33,9 +33,11 @@ int RunDoctor(const CommandWords& given) {
   }
   const std::string python =
       given.has("--python") ? given.value("--python") : DefaultPython();
-  // Python first: CUPTI is looked for where torch is, and a process that has
-  // initialised CUDA must not fork.
+  // Ask Python first: CUPTI is looked for where torch is, and once this process
+  // has initialised CUDA it must not fork.
   const AskedPython torch = {python, AskPython(python)};
+  // Each question starts an interpreter. Usually one environment has all
+  // packages, and it is asked only once.
   const std::string viewer = given.value("--viewers");
   const AskedPython viewers = viewer.empty() || viewer == python
                                   ? torch
@@ -44,6 +46,8 @@ int RunDoctor(const CommandWords& given) {
       DeviceLines(torch.packages.ok() ? torch.packages->torch_folder : "");
   for (DoctorLine& line : PackageLines(torch, viewers))
     lines.push_back(std::move(line));
+  // `no_gpu` excuses things that a machine without a GPU lacks. --gpu withdraws
+  // the excuse, for machines that should have a GPU.
   for (DoctorLine& line : lines) line.no_gpu &= !given.has("--gpu");
   const int status =
       WriteResult(FitLines(DoctorText(lines), WidthFor("", 0)), "");

@@ -30,6 +30,8 @@ int RunHelp(const CommandWords& given) {
   if (given.arguments.empty())
     return WriteResult(ProgramUsageText(AllCommands(), width), output);
   std::string text;
+  // Collect all texts first: if one of several commands is misspelled, print
+  // only the error and not half of the answer.
   for (const std::string& word : given.arguments) {
     const auto command = std::ranges::find(AllCommands(), word, &Command::name);
     if (command == AllCommands().end()) {

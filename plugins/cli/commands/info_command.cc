@@ -24,7 +24,8 @@ constexpr Option kOptions[] = {
      .value = "FILE",
      .help = "write to FILE"}};
 
-// Objects of a list are joined by commas, without their last newlines.
+// Removes the newlines at the end of an object, so that objects of a list can
+// be joined by commas.
 std::string WithoutLineEnd(std::string object) {
   while (!object.empty() && object.back() == '\n') object.pop_back();
   return object;
@@ -46,6 +47,8 @@ int InfoOf(const CommandWords& given) {
       all_read = false;
       continue;
     }
+    // Traces are read and released one by one, so that a folder of many ranks
+    // takes only as much memory as its largest trace.
     for (const std::string& file : run->trace_files) {
       const absl::StatusOr<Trace> trace = ReadTrace(file);
       if (!trace.ok()) {
@@ -60,12 +63,15 @@ int InfoOf(const CommandWords& given) {
   }
   if (texts.empty()) return 1;
   std::string out;
+  // One trace is an object and several are a list, even if they come from a
+  // single folder.
   const bool is_list = *format == 1 && texts.size() > 1;
   for (const std::string& text : texts)
     out += (out.empty() ? "" : is_list ? ",\n" : "\n") + text;
   if (is_list) out = "[\n" + out + "\n]";
   if (*format == 1) out += "\n";
   const std::string output = given.value("--output");
+  // Programs read JSON, and a line break would damage it.
   if (*format == 0) out = FitLines(out, WidthFor(output, 0));
   const int status = WriteResult(out, output);
   return all_read ? status : 1;

@@ -1,5 +1,5 @@
-// The commands of the Python package, which this program only describes: one
-// table has all commands.
+// The commands of the Python package. This program only describes them, so that
+// one table has all commands.
 #include "commands.h"
 
 namespace stepscope {
@@ -75,6 +75,9 @@ std::vector<Term> Viewers() {
 
 }  // namespace
 
+// None of these commands has a `run`, because Python's entry point handles them
+// before it starts this program. Without the package, main.cc says where to get
+// it. Usage, manual page and completion include them nevertheless.
 const Command kViewCommand = {
     .name = "view",
     .arguments = "PATH",

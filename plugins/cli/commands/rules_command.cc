@@ -28,6 +28,8 @@ constexpr Option kRulesOptions[] = {
      .help = "output format (default: text). json has the texts of every rule",
      .choices = kFormats},
     kOptions[0]};
+// Explanations are prose, which does not become easier to read with longer
+// lines.
 constexpr int kColumns = 80;
 constexpr size_t kLabelColumns = 18;
 constexpr size_t kIdColumns = 24;
@@ -55,12 +57,13 @@ std::string Explained(const RuleText& rule, int width) {
   return page.Take();
 }
 
-// What to try instead of a word that is not an ID: the IDs that contain it,
-// else the nearest one.
+// Returns what to try instead of a word that is not an ID: the IDs that contain
+// it, else the nearest ID.
 std::string Instead(std::string_view word,
                     const std::vector<std::string_view>& ids) {
   std::string holding;
   for (std::string_view id : ids) {
+    // Skip the empty word, which every ID contains.
     if (word.empty() || id.find(word) == std::string_view::npos) continue;
     holding += (holding.empty() ? "" : ", ") + std::string(id);
   }
@@ -70,13 +73,14 @@ std::string Instead(std::string_view word,
                          : "did you mean '" + std::string(nearest) + "'?";
 }
 
-// The rule that is called `word`, or the only one whose ID begins with it.
-// Errors: InvalidArgument.
+// Returns the rule whose ID is `word`, or the only rule whose ID starts with
+// it. Errors: InvalidArgument.
 absl::StatusOr<RuleText> RuleOf(const std::string& word,
                                 const std::vector<RuleText>& rules) {
   std::vector<std::string> beginning;
   const RuleText* found = nullptr;
   for (const RuleText& rule : rules) {
+    // An exact ID wins over longer ones that start with it.
     if (rule.id == word) return rule;
     if (word.empty() || !rule.id.starts_with(word)) continue;
     beginning.push_back(rule.id);
@@ -104,7 +108,7 @@ int RunRules(const CommandWords& given) {
   if (*format == 1) return WriteResult(RulesJson(), output);
   std::string text;
   for (const RuleText& rule : RuleTexts()) {
-    // Two blanks set the ID off for FitLines().
+    // Two blanks tell FitLines() where the text begins.
     text += PadRight(rule.id, kIdColumns) + "  " + rule.question + "\n";
   }
   return WriteResult(FitLines(text, WidthFor(output, 0)), output);
@@ -120,6 +124,8 @@ int RunExplain(const CommandWords& given) {
   std::string text;
   for (const std::string& id : given.arguments) {
     const absl::StatusOr<RuleText> rule = RuleOf(id, rules);
+    // Nothing is printed yet, so that a wrong ID among several prints only the
+    // error.
     if (!rule.ok()) return UsageError(rule.status());
     text += (text.empty() ? "" : "\n") +
             Explained(*rule, WidthFor(output, kColumns));

@@ -10,6 +10,7 @@ namespace stepscope {
 namespace {
 
 constexpr std::string_view kFormats[] = {"text", "csv", "json"};
+// In the order of TopOrder, because the index of the choice is cast to it.
 constexpr std::string_view kOrders[] = {"self", "total", "calls", "gpu"};
 constexpr std::string_view kTables[] = {"ops", "ranges", "calls", "kernels",
                                         "copies"};
@@ -53,6 +54,8 @@ absl::StatusOr<TopArguments> ReadArguments(const CommandWords& words) {
   const auto table = ChoiceOf(words, "--table", kTables);
   if (!table.ok()) return table.status();
   TopOptions& options = arguments.options;
+  // People read the first rows. Programs want all rows, for which TopOptions
+  // has the limit 0.
   const auto limit = NumberOf(
       words, "--limit", *format == 0 ? static_cast<int32_t>(options.limit) : 0);
   if (!limit.ok()) return limit.status();
@@ -76,6 +79,8 @@ int RunTop(const CommandWords& given) {
     PrintError(trace.status());
     return 1;
   }
+  // Print only losses that make the sums wrong. `stepscope info` lists all
+  // losses.
   for (const Loss& loss : trace->losses()) {
     if (loss.severity == Severity::kError)
       PrintError(given.arguments[0] + ": " + loss.detail);
@@ -86,7 +91,7 @@ int RunTop(const CommandWords& given) {
       return table.name != arguments->table;
     });
   }
-  // A file does not take the width of the terminal.
+  // A file does not get the width of the terminal.
   const std::string output = given.value("--output");
   const std::string text =
       arguments->format == 1   ? ToCsv(tables)

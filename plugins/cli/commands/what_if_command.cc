@@ -30,9 +30,11 @@ constexpr Option kOptions[] = {
      .value = "FILE",
      .help = "write to FILE"}};
 
-// True of "workers=2", unless a file has that name.
+// True for words like "workers=2", unless a file has that name.
 bool IsSetting(const std::string& word) {
   std::error_code error;
+  // A "=" behind a slash belongs to a path, such as runs/lr=0.1/trace.json.
+  // Without a "=", find() returns npos, and the comparison is false.
   return word.find('=') < word.find('/') &&
          !std::filesystem::exists(word, error);
 }
@@ -40,11 +42,15 @@ bool IsSetting(const std::string& word) {
 int RunWhatIf(const CommandWords& given) {
   const auto format = ChoiceOf(given, "--format", kFormats);
   if (!format.ok()) return UsageError(format.status());
+  // Without this check, a forgotten trace would be reported as a file
+  // "workers=2" that cannot be read.
   if (!given.arguments.empty() && IsSetting(given.arguments[0])) {
     return UsageError(
         "the trace comes before the settings, so '" + given.arguments[0] +
         "' cannot be first: stepscope what-if TRACE KEY=VALUE...");
   }
+  // Read the settings before the trace, so that a misspelled key is reported
+  // before a large trace is read.
   const auto change =
       ReadChange(given.value("--finding"),
                  std::span(given.arguments)
@@ -72,6 +78,8 @@ int RunWhatIf(const CommandWords& given) {
       *format == 1 ? ToJson(prediction)
                    : FitLines(ToText(prediction), WidthFor(output, 0)),
       output);
+  // The output already contains the reason. The status tells a script that the
+  // output has no number.
   return prediction.why_not.empty() ? status : 1;
 }
 

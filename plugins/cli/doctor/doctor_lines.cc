@@ -57,8 +57,8 @@ DoctorLine TensorBoardLine(const std::string& python,
           .ok = true};
 }
 
-// XProf is the plugin that is maintained. torch-tb-profiler is deprecated, so
-// it is listed where it is installed and its absence is no problem.
+// XProf is the maintained plugin. torch-tb-profiler is deprecated, so it is
+// listed if it is installed, but its absence is not a problem.
 DoctorLine PluginsLine(const std::string& python,
                        const PythonPackages& packages) {
   const bool xprof = std::any_of(
@@ -83,7 +83,7 @@ DoctorLine PluginsLine(const std::string& python,
   return line;
 }
 
-// Whether the Python runs.
+// A line that says whether this Python runs.
 DoctorLine PythonLine(const std::string& topic, const AskedPython& asked,
                       const std::string& remedy) {
   if (asked.packages.ok()) {
@@ -128,7 +128,7 @@ std::string DoctorText(const std::vector<DoctorLine>& lines) {
     width = std::max(width, line.topic.size());
   std::string text;
   for (const DoctorLine& line : lines) {
-    // "--": not ok, but nothing has to be done about it.
+    // "--": not ok, but nothing has to be fixed.
     const bool must_fix = !line.remedy.empty() && !line.no_gpu;
     text += line.ok ? "ok   " : must_fix ? "fix  " : "--   ";
     text += line.topic + std::string(width + 2 - line.topic.size(), ' ');

@@ -9,8 +9,8 @@
 namespace stepscope {
 namespace {
 
-// Finds packages without importing them: `import torch` takes seconds and can
-// fail for reasons that do not matter here.
+// Finds packages without importing them, because `import torch` takes seconds
+// and can fail for reasons that do not matter here.
 constexpr const char* kQuestion = R"(
 import importlib.metadata as metadata, importlib.util, os, runpy, sys
 print("python", sys.version.split()[0])
@@ -33,7 +33,7 @@ for plugin in sorted(plugins):
     print("plugin", plugin)
 )";
 
-// As one word of a shell command.
+// Quotes `text` as one word of a shell command.
 std::string Quoted(std::string_view text) {
   std::string word = "'";
   for (const char c : text) {
@@ -63,6 +63,7 @@ absl::StatusOr<PythonPackages> ParsePackages(std::string_view answer) {
     const std::string_view line = answer.substr(0, end);
     answer.remove_prefix(end == std::string_view::npos ? answer.size()
                                                        : end + 1);
+    // Skip other output, such as that of a startup file.
     const size_t blank = line.find(' ');
     if (blank == std::string_view::npos) continue;
     const std::string_view key = line.substr(0, blank);
@@ -79,6 +80,8 @@ absl::StatusOr<PythonPackages> ParsePackages(std::string_view answer) {
 }
 
 absl::StatusOr<PythonPackages> AskPython(const std::string& python) {
+  // The path is quoted against shell syntax. The interpreter's errors are
+  // hidden, and it cannot wait for input.
   const std::string command =
       Quoted(python) + " -c " + Quoted(kQuestion) + " 2>/dev/null </dev/null";
   std::FILE* pipe = popen(command.c_str(), "r");
@@ -89,7 +92,7 @@ absl::StatusOr<PythonPackages> AskPython(const std::string& python) {
   while ((bytes = std::fread(block, 1, sizeof(block), pipe)) > 0)
     answer.append(block, bytes);
   const int status = pclose(pipe);
-  // 126 and 127: the shell's words for "cannot run it" and "no such file".
+  // The shell returns 126 for "cannot run it" and 127 for "no such file".
   if (WIFEXITED(status) && WEXITSTATUS(status) >= 126)
     return absl::UnavailableError("does not run");
   return ParsePackages(answer);

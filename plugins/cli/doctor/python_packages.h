@@ -1,5 +1,5 @@
 // The packages of one Python that stepscope works with. Python runs in a
-// process of its own and imports none of them.
+// separate process and does not import the packages.
 #pragma once
 
 #include <absl/status/statusor.h>
@@ -15,20 +15,20 @@ struct PythonPackages {
   std::string torch_version;   // "2.11.0+cu130"; empty if there is none
   std::string torch_folder;    // where libtorch_cpu.so is; empty if nowhere
   std::string tensorboard_version;
-  // TensorBoard's plugins by the package they come with: "xprof 2.24.2".
+  // TensorBoard's plugins, named by the package they come with: "xprof 2.24.2".
   std::vector<std::string> tensorboard_plugins;
 };
 
-// The Python of this shell: STEPSCOPE_PYTHON, else the active virtual
-// environment's, else python3.
+// Returns the Python of this shell: STEPSCOPE_PYTHON, else that of the active
+// virtual environment, else python3.
 std::string DefaultPython();
 
 // Runs `python` (a path, or a name on PATH) and waits for it. Errors:
 // Unavailable if it does not run or does not answer.
 absl::StatusOr<PythonPackages> AskPython(const std::string& python);
 
-// Reads an answer, one "key value" per line; unknown keys are skipped. Errors:
-// Unavailable if it has no Python version.
+// Parses an answer with one "key value" per line. Unknown keys are skipped.
+// Errors: Unavailable if it has no Python version.
 absl::StatusOr<PythonPackages> ParsePackages(std::string_view answer);
 
 }  // namespace stepscope

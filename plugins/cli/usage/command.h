@@ -1,5 +1,5 @@
-// Command: what the program knows about one of its commands. Usage texts,
-// completion, the manual page and the reading of options are made from it.
+// Command: the description of one of the program's commands. Usage texts,
+// completion, the manual page and the parsing of options are all made from it.
 #pragma once
 
 #include <cstdint>
@@ -17,18 +17,17 @@ struct Option {
   std::string_view short_name = "";  // "-o"
   std::string_view value = "";       // "FILE"; empty if it takes no value
   std::string_view help = "";        // for people, in any length
-  // What the value must be one of; empty: anything. They are shown in place of
-  // `value`.
+  // The allowed values, shown in place of `value`; empty: any value is allowed.
   std::span<const std::string_view> choices = {};
 
   bool takes_value() const { return !value.empty(); }
 };
 
-// Every command has it.
+// The option that every command has.
 inline constexpr Option kHelpOption = {
     .name = "--help", .short_name = "-h", .help = "print this text"};
 
-// What the arguments are, for completion.
+// The kind of a command's arguments, for completion.
 enum class Arguments : uint8_t {
   kNone,
   kPaths,
@@ -38,7 +37,7 @@ enum class Arguments : uint8_t {
   kShells,             // those that have completion
 };
 
-// A row of a table in a usage text: a word, and what it means.
+// A row of a table in a usage text: a word and its meaning.
 struct Term {
   std::string term;
   std::string meaning;
@@ -48,7 +47,7 @@ struct Command {
   std::string_view name;
   std::string_view arguments;  // "PATH..."; may be empty
   std::string_view summary;    // a few words, for the list of commands
-  // Paragraphs, separated by a newline each.
+  // Paragraphs, separated by newlines.
   std::string_view description;
   // A table between the description and the options; `terms` may be null.
   std::string_view terms_title = "";

@@ -5,8 +5,8 @@
 namespace stepscope {
 namespace {
 
-// In single quotes, for all three shells: no text here has a backslash, which
-// fish would read.
+// Single quotes work for all three shells, because no text here contains a
+// backslash, which fish would interpret.
 std::string ShellQuoted(std::string_view text) {
   std::string quoted = "'";
   for (const char c : text) quoted += c == '\'' ? "'\\''" : std::string(1, c);
@@ -29,7 +29,7 @@ std::vector<std::string_view> NamesOf(Commands commands) {
   return names;
 }
 
-// What the arguments of a command can be, apart from paths.
+// Returns the possible arguments of a command, except paths.
 std::string ArgumentWords(const Command& command, Commands commands,
                           const CompletedWords& words) {
   switch (command.completes) {
@@ -53,13 +53,13 @@ bool TakesPaths(const Command& command) {
          command.completes == Arguments::kTraceThenSettings;
 }
 
-// Whether the value of the option is a file or a folder.
+// True if the value of the option is a file or a folder.
 bool IsPath(const Option& option) {
   return option.value == "FILE" || option.value == "PATH" ||
          option.value == "DIR";
 }
 
-// "--format|-f" as a pattern of bash's `case`.
+// Returns "--format|-f" as a pattern for bash's `case`.
 std::string Spellings(const Option& option) {
   std::string text(option.name);
   if (!option.short_name.empty()) text += "|" + std::string(option.short_name);
@@ -96,6 +96,7 @@ _stepscope() {
       if (IsPath(option)) text += " files=1";
       text += " ;;\n";
     }
+    // The last branch of the `case`: a word that is not the value of an option.
     names.push_back(kHelpOption.name);
     text += "      *)\n        if [[ $word == -* ]]; then\n          words=" +
             ShellQuoted(Spaced(names)) + "\n        else\n          words=" +
@@ -115,7 +116,8 @@ complete -o filenames -F _stepscope stepscope
 )";
 }
 
-// The text of an option in zsh's _arguments: brackets and colons end it.
+// Escapes the text of an option for zsh's _arguments, where brackets and colons
+// would end it.
 std::string ZshText(std::string_view text) {
   std::string plain;
   for (const char c : text) {
@@ -174,7 +176,7 @@ _stepscope() {
     text += ZshOption(kHelpOption);
     const std::string given = ArgumentWords(*command, commands, words);
     if (command->completes == Arguments::kTraceThenSettings) {
-      // A setting waits for its value: no blank follows it.
+      // No blank is added behind a setting, because its value follows.
       text += " \\\n        '1:trace:_files' \\\n        " +
               ShellQuoted("*:setting:{compadd -S \"\" - " + given + "}");
     } else if (TakesPaths(*command)) {
@@ -213,7 +215,7 @@ complete -c stepscope -n __fish_use_subcommand -l version -s V -d 'print the ver
       text += when + " -l " + std::string(option.name.substr(2));
       if (!option.short_name.empty())
         text += " -s " + std::string(option.short_name.substr(1));
-      // -x: a value, and not a file.
+      // -x: takes a value that is not a file.
       if (option.takes_value()) text += IsPath(option) ? " -r -F" : " -x";
       if (!option.choices.empty())
         text += " -a " + ShellQuoted(Spaced(option.choices));

@@ -11,14 +11,14 @@ namespace stepscope {
 
 inline constexpr std::string_view kShells[] = {"bash", "zsh", "fish"};
 
-// The words that commands take apart from paths.
+// The possible words of arguments that are not paths.
 struct CompletedWords {
   std::vector<std::string> rules;     // IDs
   std::vector<std::string> settings;  // keys of what-if
 };
 
-// A script for the shell, to be sourced or installed. REQUIRES: `shell` is one
-// of kShells.
+// Returns a script for the shell, to be sourced or installed. REQUIRES: `shell`
+// is one of kShells.
 std::string CompletionScript(std::string_view shell, Commands commands,
                              const CompletedWords& words);
 

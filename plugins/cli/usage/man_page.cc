@@ -8,8 +8,8 @@
 namespace stepscope {
 namespace {
 
-// A line of text: troff reads backslashes, a dash as a hyphen, and a dot or a
-// quote at the start of a line as a request.
+// Escapes a line of text: troff interprets backslashes, reads a dash as a
+// hyphen, and takes a dot or a quote at the start of a line as a request.
 std::string Troff(std::string_view text) {
   std::string plain;
   if (text.starts_with('.') || text.starts_with('\'')) plain = "\\&";

@@ -7,7 +7,7 @@
 
 namespace stepscope {
 
-// In the macros of man(7).
+// Returns the page, written with the macros of man(7).
 std::string ManPage(Commands commands);
 
 }  // namespace stepscope

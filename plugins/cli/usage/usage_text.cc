@@ -8,8 +8,8 @@
 namespace stepscope {
 namespace {
 
-// The words of a table take at most this share of a line; longer ones stand on
-// a line of their own.
+// The words of a table take at most this many columns, and at most a third of a
+// line. Longer words get a line of their own.
 constexpr size_t kMostTermColumns = 28;
 constexpr size_t kIndent = 2;
 
@@ -28,6 +28,7 @@ void AddTable(const std::vector<Term>& rows, int width, TextPage& page) {
   size_t longest = 0;
   for (const Term& row : rows) {
     const size_t columns = Columns(row.term);
+    // One long term must not push the meanings of all others to the right.
     if (columns <= std::min<size_t>(kMostTermColumns, width / 3))
       longest = std::max(longest, columns);
   }

@@ -1,5 +1,5 @@
-// The usage texts: of the whole program, of a command, and the short one that
-// follows an error.
+// The usage texts: for the whole program, for a command, and the short text
+// that follows an error.
 #pragma once
 
 #include <span>
@@ -11,18 +11,19 @@ namespace stepscope {
 
 using Commands = std::span<const Command* const>;
 
-// Where no terminal says otherwise.
+// The width if there is no terminal.
 inline constexpr int kUsageColumns = 80;
 
-// "--format text|json", "--output FILE, -o FILE".
+// Returns, for example, "--format text|json" or "--output FILE, -o FILE".
 std::string OptionForm(const Option& option);
-// "stepscope top [options] PATH"
+// Returns, for example, "stepscope top [options] PATH".
 std::string CallForm(const Command& command);
 
-// What --help prints, wrapped to `width` columns (at least 40).
+// The output of --help, wrapped to `width` columns (at least 40).
 std::string UsageText(const Command& command, int width);
 std::string ProgramUsageText(Commands commands, int width);
-// All options of a command in a few lines: "usage: stepscope top [--by ...".
+// Returns all options of a command in a few lines: "usage: stepscope top [--by
+// ...".
 std::string ShortUsage(const Command& command, int width);
 
 }  // namespace stepscope

@@ -1,4 +1,4 @@
-// The step time that is predicted for settings that nobody has tried.
+// Predicts the step time under other settings.
 #pragma once
 
 #include <absl/status/statusor.h>
@@ -17,19 +17,19 @@ struct Prediction {
   double baseline_ms = 0;  // the mean steady step as recorded; 0: no steps
   Gain gain;
   std::string why_not;  // empty if `gain` is predicted
-  // Fewer loader workers than `change` has, with which the step takes as long,
-  // as far as ToText() prints it; 0 if there are none.
+  // A smaller number of loader workers than in `change` with the same step
+  // time, as printed by ToText(); 0 if there is none.
   int64_t enough_workers = 0;
 };
 
-// From "id,id" and words such as "workers=2". Errors: InvalidArgument (no rule
-// has the ID, no setting that key or value).
+// Reads "id,id" and words such as "workers=2". Errors: InvalidArgument (no rule
+// has the ID, or no setting has that key or value).
 absl::StatusOr<Change> ReadChange(std::string_view findings,
                                   std::span<const std::string> settings);
 
 Prediction Predict(const Trace& trace, const Change& change);
 
-// For a terminal; as one JSON object (docs/json.md).
+// As text for a terminal, and as one JSON object (docs/json.md).
 std::string ToText(const Prediction& prediction);
 std::string ToJson(const Prediction& prediction);
 

@@ -20,14 +20,14 @@ enum class ValueKind { kWhole, kReal, kTrue, kFalse, kWord };
 struct Key {
   std::string_view name;
   ValueKind kind;
-  double least;           // of numbers
-  std::string_view word;  // the only one that is known, of kWord
+  double least;           // for numbers
+  std::string_view word;  // for kWord: the only known one
   std::string_view use;
 };
 
-// Keys are written as in the settings of a finding, so that advice can be tried
-// as it stands. A flag has one value: the replay can leave out a cost that was
-// recorded, but cannot add one that was not.
+// Keys have the same names as in the settings of a finding, so that advice can
+// be tried without changes. A flag has only one value, because replay can
+// remove a recorded cost, but cannot add one that was not recorded.
 constexpr Key kKeys[] = {
     {"workers", ValueKind::kWhole, 0, "", "loader workers"},
     {"intra_op_threads", ValueKind::kWhole, 1, "",
@@ -70,7 +70,8 @@ template <typename Number>
 std::optional<Number> NumberIn(std::string_view text) {
   Number number = 0;
   const char* end = text.data() + text.size();
-  // from_chars() does not depend on the locale, as strtod() does.
+  // Uses from_chars() because, unlike strtod(), it does not depend on the
+  // locale.
   const auto result = std::from_chars(text.data(), end, number);
   if (result.ec != std::errc() || result.ptr != end) return std::nullopt;
   return number;
@@ -86,6 +87,7 @@ bool ReadValue(const Key& key, const std::string& text, Setting* setting) {
     }
     case ValueKind::kReal: {
       const auto number = NumberIn<double>(text);
+      // Reject "inf" and "nan", which from_chars() accepts as numbers.
       if (!number || !std::isfinite(*number) || *number <= key.least)
         return false;
       setting->value = *number;
@@ -136,6 +138,7 @@ absl::StatusOr<Setting> ParseSetting(const std::string& word) {
 }
 
 std::string ToText(const Setting& setting) {
+  // A word is written without the quotes that JSON needs.
   const auto* word = std::get_if<std::string>(&setting.value);
   return setting.key + "=" + (word != nullptr ? *word : JsonValue(setting));
 }

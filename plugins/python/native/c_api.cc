@@ -1,5 +1,5 @@
-// The functions of stepscope_c.h: each checks its arguments, turns exceptions
-// and statuses into numbers, and calls the C++ behind it.
+// The functions of stepscope_c.h. Each checks its arguments, calls the C++ code
+// behind it, and turns exceptions and statuses into numbers.
 #include <stepscope/batches.h>
 #include <stepscope/range.h>
 #include <stepscope/version.h>
@@ -28,6 +28,8 @@ namespace {
 
 // Never destroyed: calls may come until the process ends.
 Handles<RunningProfile>& Profiles() {
+  // The upper half of a handle is its kind, 1 here and 2 for loaders, so that a
+  // handle of one kind is never valid for the other.
   static auto* const profiles = new Handles<RunningProfile>(uint64_t{1} << 32);
   return *profiles;
 }
@@ -38,6 +40,8 @@ Handles<LoaderRegistration>& Loaders() {
   return *loaders;
 }
 
+// One text per thread, so that a failure on another thread does not replace it
+// before the caller asks for it.
 std::string& LastError() {
   thread_local std::string error;
   return error;
@@ -48,6 +52,8 @@ int Fail(int code, std::string_view message) {
   return code;
 }
 
+// Callers can act on a wrong argument, because it is their own mistake. All
+// other codes mean the same to them, and the text has the details.
 int Fail(const absl::Status& status) {
   const auto message = status.message();
   return Fail(status.code() == absl::StatusCode::kInvalidArgument
@@ -65,7 +71,7 @@ int NoPointer(const char* name) {
   return Fail(STEPSCOPE_E_ARGUMENT, std::string(name) + " is null");
 }
 
-// Nothing that C++ throws reaches the caller.
+// No C++ exception may reach the caller.
 template <typename Function>
 int Guarded(Function function) noexcept {
   try {
@@ -99,6 +105,8 @@ int AddLoader(const char* text, uint64_t* handle) {
   facts.kind = request->Text("kind");
   facts.workers = static_cast<int32_t>(request->Whole("workers", -1));
   facts.batch_size = request->Whole("batch_size", -1);
+  // LoaderFacts stores 0, 1 or -1 (unknown) in a byte. Other numbers are
+  // clamped, because a cast would cut them to their low bits.
   const auto flag = [&](std::string_view key) {
     return static_cast<int8_t>(
         std::clamp<int64_t>(request->Whole(key, -1), -1, 1));
@@ -114,6 +122,7 @@ int AddLoader(const char* text, uint64_t* handle) {
 
 int OpenRangeOfKind(int kind, const char* name, const char* detail,
                     uint64_t* range) {
+  // In the order of STEPSCOPE_RANGE_*.
   constexpr RangeKind kKinds[] = {RangeKind::kUser, RangeKind::kPhase,
                                   RangeKind::kModule};
   if (kind < 0 || kind >= static_cast<int>(std::size(kKinds))) {
@@ -151,6 +160,8 @@ const char* stepscope_last_error(void) {
 int stepscope_call(const char* name, const char* request, char** result) {
   return Guarded([&] {
     if (result == nullptr) return NoPointer("result");
+    // Set before anything can fail, because a caller may free the result even
+    // after an error.
     *result = nullptr;
     if (name == nullptr) return NoPointer("name");
     return GiveText(stepscope::RunJob(name, request), result);
@@ -174,6 +185,8 @@ int stepscope_profile_start(const char* options, const stepscope_shim* shim,
 int stepscope_module_hook(stepscope_open_calls open_calls,
                           stepscope_describe describe, void* user) {
   return Guarded([&] {
+    // Reject half a hook, which would lead to a call through null in the middle
+    // of a window.
     if ((open_calls == nullptr) != (describe == nullptr)) {
       return NoPointer(open_calls == nullptr ? "open_calls" : "describe");
     }
@@ -222,6 +235,7 @@ int stepscope_profile_ending(uint64_t handle) {
   return Guarded([&] {
     const auto profile = Profiles().Get(handle);
     if (profile == nullptr) return NoHandle("profile");
+    // 1 or 0, because errors are negative numbers in the same return value.
     return profile->IsEnding() ? 1 : 0;
   });
 }
@@ -247,6 +261,8 @@ int stepscope_profile_report(uint64_t handle, int window, const char* what,
 
 int stepscope_profile_close(uint64_t handle) {
   return Guarded([&] {
+    // Take it before it finishes, so that no later call finds it. Calls that
+    // already hold it keep it alive.
     const auto profile = Profiles().Take(handle);
     if (profile == nullptr) return NoHandle("profile");
     const absl::Status status = profile->Finish();
@@ -254,6 +270,8 @@ int stepscope_profile_close(uint64_t handle) {
   });
 }
 
+// Callers read the word at this address instead of calling a function. This
+// works because a lock-free atomic of this size consists only of that word.
 const uint64_t* stepscope_window(void) {
   static_assert(sizeof(std::atomic<uint64_t>) == sizeof(uint64_t));
   return reinterpret_cast<const uint64_t*>(&stepscope::internal::g_window);
@@ -271,6 +289,7 @@ int stepscope_range_open(int kind, const char* name, const char* detail,
 
 int stepscope_range_close(uint64_t range) {
   return Guarded([&] {
+    // 0 is what stepscope_range_open() gives if no window is open.
     if (range == 0 || stepscope::CloseThreadRange(range)) return STEPSCOPE_OK;
     return Fail(STEPSCOPE_E_HANDLE, "this thread has no such range open");
   });

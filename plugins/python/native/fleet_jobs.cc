@@ -21,6 +21,7 @@
 namespace stepscope {
 namespace {
 
+// Reads a digest that a worker's "digest" job made. Errors name the file.
 absl::StatusOr<RankDigest> ReadDigest(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
   if (!file) return absl::NotFoundError("cannot read " + path);
@@ -59,9 +60,13 @@ absl::StatusOr<std::string> RunDigest(JsonRequest& request) {
   const std::string path = request.Text("path");
   const std::string source = request.Text("source");
   if (absl::Status s = request.Check(); !s.ok()) return s;
+  // The same call as in "analyze" for all ranks at once, because both ways must
+  // lead to the same report.
   absl::StatusOr<RankDigest> digest = std::move(DigestAll({path}).front());
   if (!digest.ok()) return digest.status();
   RunInfo& run = digest->report.run;
+  // A worker may have read a local copy of a file in an object store. The
+  // report must name the original.
   if (!source.empty()) run.source = source;
   JsonText json;
   json.Open('{');
@@ -88,12 +93,16 @@ absl::StatusOr<std::string> RunMerge(JsonRequest& request) {
     if (!digest.ok()) return digest.status();
     digests.push_back(*std::move(digest));
   }
+  // `read` points into the digests, so the missing ranks are determined before
+  // a report is moved out of them.
   std::vector<const RunInfo*> read;
   for (const RankDigest& digest : digests) read.push_back(&digest.report.run);
   const auto missing = where.empty() ? std::map<int32_t, std::string>()
                                      : WhyMissing(read, unreadable, where);
   Report report = digests.size() == 1 ? std::move(digests[0].report)
                                       : AnalyzeRanks(digests);
+  // For such traces "analyze", in one process, would list them side by side. A
+  // merge has to return one report or an error.
   if (!report.ranks.why_not.empty()) {
     return absl::FailedPreconditionError(
         "the traces are not the ranks of one run: " + report.ranks.why_not);

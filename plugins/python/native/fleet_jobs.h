@@ -1,6 +1,6 @@
-// The jobs that stepscope.fleet makes a report of many ranks with, each in a
-// process of its own if need be: find the traces, digest each, merge the
-// digests. Keys and answers: stepscope_c.h.
+// The jobs with which stepscope.fleet makes a report of many ranks, each in its
+// own process if necessary: find the traces, digest each, merge the digests.
+// Keys and answers: stepscope_c.h.
 #pragma once
 
 #include <absl/status/statusor.h>

@@ -1,5 +1,5 @@
-// Numbers that stand for objects outside of C++. A number is never used again,
-// so that one whose object is gone, or that was made up, is noticed.
+// Numbers that stand for objects, for callers outside of C++. A number is never
+// reused, so a number whose object is gone, or that was made up, is recognised.
 #pragma once
 
 #include <cstdint>
@@ -10,12 +10,13 @@
 
 namespace stepscope {
 
-// Any thread may call anything; an object lives until its last user is done.
+// Any thread may call any function. An object lives until its last user is
+// done.
 template <typename Object>
 class Handles {
  public:
-  // `first` differs per kind of object, so that a handle of another kind is no
-  // handle here.
+  // `first` must differ between kinds of objects, so that a handle of another
+  // kind is not valid here.
   explicit Handles(uint64_t first) : next_(first) {}
 
   uint64_t Add(std::shared_ptr<Object> object) {
@@ -24,14 +25,14 @@ class Handles {
     return next_++;
   }
 
-  // Null for anything but a handle.
+  // Returns the object; null if `handle` is not valid.
   std::shared_ptr<Object> Get(uint64_t handle) const {
     const std::lock_guard lock(mutex_);
     const auto found = objects_.find(handle);
     return found == objects_.end() ? nullptr : found->second;
   }
 
-  // The object, which has no handle any more; null for anything but a handle.
+  // Removes the handle and returns its object; null if `handle` is not valid.
   std::shared_ptr<Object> Take(uint64_t handle) {
     const std::lock_guard lock(mutex_);
     const auto found = objects_.find(handle);

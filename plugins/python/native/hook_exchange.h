@@ -1,5 +1,5 @@
 // A RankExchange whose store is reached through two functions of the caller's
-// language (stepscope_exchange() of stepscope_c.h).
+// language (stepscope_exchange() in stepscope_c.h).
 #pragma once
 
 #include <stepscope/rank_exchange.h>
@@ -28,8 +28,8 @@ class HookExchange final : public RankExchange {
   absl::StatusOr<std::optional<std::string>> Get(
       const std::string& key) override;
 
-  // From now on nothing is called: the interpreter may end. Waits for a call
-  // that is running, at most `patience`.
+  // Makes no calls from now on, because the interpreter may end. Waits for a
+  // call in progress, at most `patience`.
   void Close(std::chrono::milliseconds patience);
 
  private:

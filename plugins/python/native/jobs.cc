@@ -31,6 +31,7 @@ const std::vector<std::string>& Formats() {
       new std::vector<std::string>{"text", "json", "markdown", "html"};
   return *formats;
 }
+// Indices of Formats().
 constexpr size_t kJson = 1;
 constexpr size_t kHtml = 3;
 constexpr int kTopWidth = 110;  // columns
@@ -53,12 +54,15 @@ absl::StatusOr<std::string> RunAnalyze(JsonRequest& request) {
                   .detail = about.Text("detail"),
                   .count = about.Whole("count", 1),
                   .severity = Severity::kNote};
+  // Check both objects before any file is read, so that a misspelled key is
+  // reported at once.
   if (absl::Status s = about.Check(); !s.ok()) return s;
   if (absl::Status s = request.Check(); !s.ok()) return s;
   if (selection.paths.empty()) {
     return absl::InvalidArgumentError("analyze needs a trace file or a folder");
   }
-  // Where some of the ranks can be read, a report of those is better than none.
+  // If only some of the ranks can be read, a report of those is better than
+  // none.
   std::string errors;
   const OnError keep = [&](const std::string& error) {
     errors += (errors.empty() ? "" : "; ") + error;
@@ -71,6 +75,8 @@ absl::StatusOr<std::string> RunAnalyze(JsonRequest& request) {
   if (!errors.empty()) PrintError(errors);
   for (AnalysedTrace& trace : traces.read) {
     std::vector<Loss>& losses = trace.digest.report.losses;
+    // The loss goes into every trace, in front of its own losses, because it is
+    // not known yet which of the reports will be shown.
     if (!loss.name.empty()) losses.insert(losses.begin(), loss);
   }
   if (selection.rank >= 0 && !ChooseRank(selection.rank, traces, keep)) {
@@ -98,6 +104,8 @@ absl::StatusOr<std::string> RunCompare(JsonRequest& request) {
 absl::StatusOr<std::string> RunWhatIf(JsonRequest& request) {
   const std::string path = request.Text("path");
   std::vector<std::string> words;
+  // Passed as words of `stepscope what-if`, because its parser knows the keys
+  // and their values.
   for (const auto& [key, value] : request.Members("changes")) {
     words.emplace_back(key).append("=").append(value);
   }
@@ -120,6 +128,7 @@ absl::StatusOr<std::string> RunTop(JsonRequest& request) {
   const size_t format = request.Choice("format", {"text", "json"}, kJson);
   const size_t order =
       request.Choice("by", {"self", "total", "calls", "gpu"}, 0);
+  // All rows by default: the command's 20 rows are for a screen.
   const int64_t limit = request.Whole("limit", 0);
   const TopOptions options = {
       .order = static_cast<TopOrder>(order),
@@ -165,6 +174,7 @@ absl::StatusOr<std::string> RunJob(std::string_view name, const char* text) {
   if (name == "digest") return RunDigest(*request);
   if (name == "merge") return RunMerge(*request);
   if (name == "rules" || name == "rank" || name == "version") {
+    // These jobs take no keys.
     if (absl::Status s = request->Check(); !s.ok()) return s;
     if (name == "rules") return RulesJson();
     return name == "rank" ? RankJson() : std::string(Version());

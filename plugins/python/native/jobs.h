@@ -1,5 +1,5 @@
-// The jobs of stepscope_call(): what the command line does, from a JSON request
-// to text.
+// The jobs of stepscope_call(): the functions of the command line, from a JSON
+// request to text.
 #pragma once
 
 #include <absl/status/statusor.h>
@@ -9,8 +9,8 @@
 
 namespace stepscope {
 
-// `request` may be null. Errors: InvalidArgument for the name or the request;
-// those of reading.
+// Runs job `name`. `request` may be null. Errors: InvalidArgument for the name
+// or the request; read errors.
 absl::StatusOr<std::string> RunJob(std::string_view name, const char* request);
 
 }  // namespace stepscope

@@ -17,6 +17,9 @@ absl::StatusOr<JsonRequest> JsonRequest::Parse(const char* text) {
   return request;
 }
 
+// Returns true if the key is present. null counts as missing, because Python
+// writes it for None. Remembers the key even if it is missing, because Check()
+// reports keys that were never asked for.
 bool JsonRequest::Find(std::string_view key, dom::element* value) {
   asked_.emplace(key);
   return !empty_ && !object_[key].get(*value) && !value->is_null();
@@ -77,6 +80,8 @@ std::vector<std::pair<std::string, std::string>> JsonRequest::Members(
     Wrong(key, "an object");
     return members;
   }
+  // A text becomes its own words, and any other value its JSON form, so that 2
+  // and "2" mean the same to ParseSetting().
   for (const auto [name, element] : object) {
     std::string_view text;
     members.emplace_back(name, element.get(text) ? simdjson::minify(element)
@@ -112,8 +117,8 @@ JsonRequest JsonRequest::Object(std::string_view key) {
   return inner;
 }
 
-// A key that nobody asked for is a misspelt one, or one of a newer caller: to
-// ignore it would be to do something else than what was asked.
+// A key that was never asked for is misspelled, or from a newer caller.
+// Ignoring it would mean doing something else than what was requested.
 absl::Status JsonRequest::Check() {
   if (!error_.ok() || empty_) return error_;
   for (const auto [name, value] : object_) {

@@ -1,5 +1,5 @@
-// A JSON object given by a caller, read key by key; keys that nobody asked for
-// are an error, so that a misspelled one does not pass unnoticed.
+// A JSON object given by a caller, read key by key. Keys that are never asked
+// for are an error, so that a misspelled key is noticed.
 #pragma once
 
 #include <absl/status/status.h>
@@ -18,26 +18,27 @@ namespace stepscope {
 
 class JsonRequest {
  public:
-  // Null stands for {}. Errors: InvalidArgument.
+  // Parses `text`. Null stands for {}. Errors: InvalidArgument.
   static absl::StatusOr<JsonRequest> Parse(const char* text);
 
-  // Each returns `otherwise` where the key is missing. A value of another type
-  // is the error of Check().
+  // Each function returns `otherwise` if the key is missing. For a value of the
+  // wrong type, Check() returns an error.
   std::string Text(std::string_view key, std::string_view otherwise = "");
   int64_t Whole(std::string_view key, int64_t otherwise);
   bool Flag(std::string_view key, bool otherwise);
   std::vector<std::string> Texts(std::string_view key);
-  // Keys and values of an object, the values as their JSON; of texts without
-  // the quotes.
+  // Returns the keys and values of an object. Values are in JSON form, but
+  // texts have no quotes.
   std::vector<std::pair<std::string, std::string>> Members(
       std::string_view key);
-  // The index of the text in `choices`.
+  // Returns the index of the text in `choices`.
   size_t Choice(std::string_view key, const std::vector<std::string>& choices,
                 size_t otherwise);
-  // The object under `key`, empty where it is missing.
+  // Returns the object under `key`, or an empty one if it is missing.
   JsonRequest Object(std::string_view key);
 
-  // The first error so far; InvalidArgument for a key that was not asked for.
+  // Returns the first error so far; InvalidArgument for a key that was never
+  // asked for.
   absl::Status Check();
 
  private:

@@ -1,6 +1,6 @@
-// Records a program of LibTorch into which preload.cc brought the core, from
-// its first operator on: a window of plugins/inject, with the collectors of a
-// shim.
+// Records a program that uses LibTorch, from its first operator on, after
+// preload.cc has loaded the core into it. The window is that of plugins/inject,
+// with the collectors of a shim.
 #include <stepscope/collectors.h>
 
 #include <cstdio>
@@ -19,19 +19,24 @@
 namespace stepscope {
 namespace {
 
+// Global, because the function that on_first_operator() calls gets no pointer.
 const stepscope_shim* g_shim = nullptr;
 
+// Shapes are recorded, because rules about batches need them. Modules are not,
+// because only an interpreter can name them, and these programs have none.
 constexpr stepscope_torch_options kOptions = {.record_shapes = true,
                                               .profile_memory = false,
                                               .with_stack = false,
                                               .with_modules = false,
                                               .module_hook = {}};
 
-// Runs after the end of the window, which registers itself later.
+// Runs after the code that ends the window, because that code is registered
+// later.
 void SayWhere() {
   const char* const folder = std::getenv("STEPSCOPE_LOG_DIR");
   if (folder == nullptr) return;
   std::error_code error;
+  // The folder does not exist if the program ended before its window.
   if (!std::filesystem::exists(std::string(folder) + "/stepscope", error))
     return;
   std::fprintf(stderr, "stepscope: the report: stepscope analyze %s\n", folder);
@@ -61,6 +66,8 @@ std::shared_ptr<CaptureScopes> TorchCaptureScopes() {
 
 extern "C" int stepscope_record_program(const stepscope_shim* shim) {
   const absl::Status status = stepscope::CheckShim(shim);
+  // CheckShim() accepts null, for profiles without LibTorch. Here nothing could
+  // be recorded without a shim.
   if (!status.ok() || shim == nullptr) return STEPSCOPE_E_FAILED;
   stepscope::g_shim = shim;
   return shim->on_first_operator(&stepscope::StartAtFirstOperator)

@@ -17,7 +17,7 @@ namespace {
 
 using std::chrono::milliseconds;
 
-// Longer than any call of a store that answers.
+// Longer than any call of a store that responds.
 constexpr milliseconds kLastCall(1000);
 
 Schedule ReadSchedule(JsonRequest& request) {
@@ -30,7 +30,7 @@ Schedule ReadSchedule(JsonRequest& request) {
   return schedule;
 }
 
-// What a profile of Python has beyond ProfileOptions.
+// Options of Python profiles that ProfileOptions does not have.
 struct SourceOptions {
   bool with_modules = false;
   bool gpu = true;
@@ -79,6 +79,7 @@ absl::StatusOr<StartOptions> ReadOptions(const char* text) {
   start.results.text.color = request.Flag("color", false);
   start.results.text.width =
       static_cast<int>(request.Whole("width", start.results.text.width));
+  // Check both: each object knows only the keys that were read from it.
   if (absl::Status s = schedule.Check(); !s.ok()) return s;
   if (absl::Status s = request.Check(); !s.ok()) return s;
   if (absl::Status s = CheckSchedule(to.schedule); !s.ok()) return s;
@@ -101,7 +102,7 @@ ModuleHook CurrentModuleHook() {
   return TheHook().hook;
 }
 
-// Null where the program has set no store.
+// Returns null if the program has set no store.
 std::shared_ptr<HookExchange> MakeExchange() {
   const std::lock_guard lock(TheHook().mutex);
   if (TheHook().exchange.put == nullptr) return nullptr;
@@ -139,12 +140,14 @@ std::vector<std::unique_ptr<Collector>> MakeCollectors(
   return collectors;
 }
 
-// What Profile's function of parts, which takes no context, needs to know.
+// Data for PartsOfStarting(), which gets no context from Profile.
 struct Starting {
   const stepscope_shim* shim = nullptr;
   SourceOptions sources;
   std::shared_ptr<WindowResults> results;
 };
+// Set while Start() constructs a Profile, which calls PartsOfStarting() on the
+// same thread.
 thread_local const Starting* t_starting = nullptr;
 
 ProfileParts PartsOfStarting(const ProfileOptions& options) {
@@ -154,7 +157,7 @@ ProfileParts PartsOfStarting(const ProfileOptions& options) {
                          const ProfileOptions& options) {
     return MakeCollectors(options, sources, shim);
   };
-  // The last file of a window: the others are there.
+  // The last file of a window: when it is written, all others exist.
   parts.files.push_back(
       {.write = [results = t_starting->results](const WindowResult& result) {
         results->SetFiles(result);
@@ -167,6 +170,9 @@ ProfileParts PartsOfStarting(const ProfileOptions& options) {
 
 absl::Status CheckShim(const stepscope_shim* shim) {
   if (shim == nullptr) return absl::OkStatus();
+  // A shim is kept in a cache and may be older than this core. It passes C++
+  // objects, so both must be built from the same sources, which alone guarantee
+  // the same layout.
   if (shim->abi == STEPSCOPE_SHIM_ABI && shim->id != nullptr &&
       std::string_view(shim->id) == ShimId() &&
       shim->make_settings != nullptr && shim->make_allocator != nullptr &&
@@ -219,8 +225,8 @@ absl::StatusOr<std::shared_ptr<RunningProfile>> RunningProfile::Start(
   running->profile_ =
       std::make_unique<Profile>(std::move(start->profile), &PartsOfStarting);
   t_starting = nullptr;
-  // A log directory that cannot be written is an error that was shown, and the
-  // report is made all the same.
+  // If the log directory cannot be written, that error has already been shown,
+  // and there will still be a report.
   const absl::Status status = running->profile_->status();
   if (status.code() == absl::StatusCode::kFailedPrecondition) return status;
   return running;
@@ -236,6 +242,8 @@ int RunningProfile::Step() {
   const int ready = results_->ready();
   profile_->Step();
   ++steps_;
+  // The phase of the step that begins now, which STEPSCOPE_STEP_RECORDING
+  // describes.
   const SchedulePhase phase = PlaceOf(schedule_, steps_).phase;
   int flags = 0;
   if (phase == SchedulePhase::kWarmup || phase == SchedulePhase::kActive) {
@@ -255,7 +263,7 @@ absl::Status RunningProfile::Finish() {
   finished_.store(true, std::memory_order_relaxed);
   absl::Status status = profile_->Finish();
   // A window that is still being analysed after stop_timeout must not call into
-  // an interpreter that is going.
+  // an interpreter that is shutting down.
   if (exchange_ != nullptr) exchange_->Close(kLastCall);
   return status;
 }
@@ -265,7 +273,7 @@ bool RunningProfile::IsEnding() {
   return profile_->is_ending();
 }
 
-// Files that are still missing at the end will not come.
+// Files that are still missing after the end will never come.
 int RunningProfile::Windows() const {
   return finished_.load(std::memory_order_relaxed) ? results_->count()
                                                    : results_->ready();
@@ -273,6 +281,7 @@ int RunningProfile::Windows() const {
 
 absl::StatusOr<std::string> RunningProfile::Get(int window,
                                                 std::string_view what) const {
+  // The plan is known from the start. All other texts belong to a window.
   if (what == "plan") return PlanText(schedule_, first_step_);
   return results_->Get(window, what);
 }

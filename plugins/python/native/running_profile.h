@@ -1,4 +1,4 @@
-// A Profile that is driven from outside of C++: its options come as JSON, and
+// A Profile that is driven from outside of C++. Its options come as JSON, and
 // its reports are fetched instead of printed.
 #pragma once
 
@@ -21,22 +21,22 @@ namespace stepscope {
 
 class WindowResults;
 
-// Calls wait for each other.
+// Calls from several threads wait for each other.
 class RunningProfile {
  public:
-  // Errors: InvalidArgument (an option); those of Profile::status().
+  // Errors: InvalidArgument for an option; those of Profile::status().
   static absl::StatusOr<std::shared_ptr<RunningProfile>> Start(
       const char* options, const stepscope_shim* shim);
 
   void BeginStep();
-  // Bits of STEPSCOPE_STEP_*.
+  // Returns bits of STEPSCOPE_STEP_*.
   int Step();
   absl::Status Finish();
-  // Whether a signal asks the program to end. After Finish() the destructor
-  // ends it.
+  // True if a signal has asked the program to end. After Finish() the
+  // destructor ends the program.
   bool IsEnding();
   int Windows() const;
-  // As stepscope_profile_report(). Errors: InvalidArgument, NotFound.
+  // Like stepscope_profile_report(). Errors: InvalidArgument, NotFound.
   absl::StatusOr<std::string> Get(int window, std::string_view what) const;
 
  private:
@@ -46,24 +46,25 @@ class RunningProfile {
   Schedule schedule_;
   int64_t first_step_ = 0;
   int64_t steps_ = 0;
-  int shown_ = 0;  // windows that Step() has told of
+  int shown_ = 0;  // windows that Step() has reported
   std::atomic<bool> finished_{false};
   std::shared_ptr<WindowResults> results_;
   std::shared_ptr<HookExchange> exchange_;  // may be null
   std::unique_ptr<Profile> profile_;        // destroyed before the results
 };
 
-// FailedPrecondition if the shim was built from other sources; null is fine.
+// FailedPrecondition if the shim was built from other sources. OK for null.
 absl::Status CheckShim(const stepscope_shim* shim);
 
-// For profiles that start later with "with_modules". Any thread may call it.
+// Sets the hook for profiles that start later with "with_modules". Any thread
+// may call it.
 void SetModuleHook(const ModuleHook& hook);
 
-// For profiles that start later. Any thread may call it.
+// Sets the hook for profiles that start later. Any thread may call it.
 void SetExchangeHook(const ExchangeHook& hook);
 
-// Of the sources that this build was made from (collectors/, the headers that
-// they include).
+// Identifies the sources that this build was made from (collectors/ and the
+// headers that they include).
 const char* ShimId();
 
 }  // namespace stepscope

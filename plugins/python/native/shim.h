@@ -1,6 +1,6 @@
 // What a torch shim gives to the core: the collectors that need LibTorch. The
-// shim is a library of its own, one per torch version, which links the core;
-// both are built from the same sources, which `id` proves.
+// shim is a separate library, one for each torch version, which links the core.
+// Both must be built from the same sources, which is checked with `id`.
 #pragma once
 
 #include <stepscope/capture_scopes.h>
@@ -9,7 +9,7 @@
 
 #include "stepscope_c.h"
 
-// Changes with the fields of the two structs below.
+// Increased when the fields of the two structs below change.
 #define STEPSCOPE_SHIM_ABI 3
 
 extern "C" {
@@ -22,7 +22,7 @@ struct stepscope_torch_options {
   stepscope::ModuleHook module_hook;
 };
 
-// Each Make function returns a new object, or null where there is no memory.
+// Each Make function returns a new object, or null if there is no memory.
 struct stepscope_shim {
   int abi;
   const char* id;     // stepscope_shim_id() of the sources it was built from
@@ -32,15 +32,15 @@ struct stepscope_shim {
   stepscope::Collector* (*make_torch)(const stepscope_torch_options* options);
   stepscope::CaptureScopes* (*make_capture_scopes)(
       const stepscope_torch_options* options);
-  // Calls `call` once, when the next operator begins, on its thread. False if
-  // that is impossible.
+  // Calls `call` once, on the thread on which the next operator begins. Returns
+  // false if that is impossible.
   bool (*on_first_operator)(void (*call)());
 };
 
-// The one symbol that is looked up in a shim.
+// The only symbol that is looked up in a shim.
 STEPSCOPE_API const stepscope_shim* stepscope_torch_shim(void);
 
-// Of the core, for preload.cc: records this process as the variables
-// STEPSCOPE_* say (plugins/inject), from its first operator on.
+// Defined by the core, for preload.cc. Records this process according to the
+// variables STEPSCOPE_* (plugins/inject), from its first operator on.
 STEPSCOPE_API int stepscope_record_program(const stepscope_shim* shim);
 }

@@ -1,5 +1,5 @@
-// The ranges that a thread has open, by number: a caller outside of C++ cannot
-// be trusted with a RangeToken, which is a pointer.
+// Gives the open ranges of a thread numbers, because a caller outside of C++
+// cannot be trusted with a RangeToken, which contains a pointer.
 #pragma once
 
 #include <stepscope/range.h>
@@ -9,12 +9,12 @@
 
 namespace stepscope {
 
-// Opens a range on the calling thread; 0 where nothing is recorded.
+// Opens a range on the calling thread. Returns 0 if nothing is recorded.
 uint64_t OpenThreadRange(RangeKind kind, std::string_view name,
                          std::string_view detail);
 
-// False if the calling thread has no such range open. Ranges may end in any
-// order, as those of generators and coroutines do.
+// Returns false if the calling thread has no such range open. Ranges may end in
+// any order, like those of generators and coroutines.
 bool CloseThreadRange(uint64_t range);
 
 }  // namespace stepscope

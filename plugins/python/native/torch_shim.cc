@@ -1,4 +1,4 @@
-// The one symbol of a torch shim: the collectors that need LibTorch.
+// The only symbol of a torch shim: the collectors that need LibTorch.
 #include <ATen/record_function.h>
 #include <stepscope/collectors.h>
 #include <torch/version.h>
@@ -13,12 +13,12 @@ namespace {
 using stepscope::CaptureScopes;
 using stepscope::Collector;
 
-// Read from the file before it is loaded (_shim.py).
+// _shim.py reads this text from the file before it loads the library.
 __attribute__((used)) const char kMark[] =
     "STEPSCOPE-SHIM " STEPSCOPE_SHIM_ID " torch=" STEPSCOPE_SHIM_TORCH
     " cuda=" STEPSCOPE_SHIM_CUDA " ;";
 
-// Nothing that C++ throws may cross into the core, which was built apart.
+// No C++ exception may cross into the core, which was built separately.
 template <typename Make>
 auto OrNull(Make make) noexcept -> decltype(make().release()) {
   try {
@@ -54,6 +54,8 @@ constinit std::atomic<void (*)()> g_first_operator{nullptr};
 constinit std::atomic<at::CallbackHandle> g_handle{0};
 
 std::unique_ptr<at::ObserverContext> OnOperator(const at::RecordFunction&) {
+  // Operators of several threads may begin at the same time. Only one of them
+  // gets the function.
   if (const auto call = g_first_operator.exchange(nullptr)) {
     at::removeCallback(g_handle.load());
     call();
@@ -63,6 +65,8 @@ std::unique_ptr<at::ObserverContext> OnOperator(const at::RecordFunction&) {
 
 bool OnFirstOperator(void (*call)()) {
   try {
+    // Set the handle before the function: once the function is set, any thread
+    // may take it and remove the callback through the handle.
     g_handle = at::addGlobalCallback(at::RecordFunctionCallback(&OnOperator)
                                          .scopes({at::RecordScope::FUNCTION}));
     g_first_operator = call;

@@ -9,7 +9,7 @@
 namespace stepscope {
 namespace {
 
-// A program that records a window every n steps must not grow.
+// The limit is for programs that record a window every n steps.
 constexpr size_t kMostKept = 16;
 
 }  // namespace
@@ -23,6 +23,9 @@ WindowResults::~WindowResults() {
 
 void WindowResults::DropOldest() {
   const Window& window = windows_.front();
+  // Files of a log directory belong to the user. Spooled files are deleted with
+  // their window, but not by a forked child, because the parent still offers
+  // them.
   if (window.is_spooled && getpid() == pid_) unlink(window.trace_path.c_str());
   windows_.pop_front();
   ++first_;
@@ -44,10 +47,13 @@ void WindowResults::Add(const Trace& trace, const Report& report) {
             .ok();
     if (window.is_spooled) window.trace_path = path;
   }
+  // Lock only now, so that Get() does not wait for the trace to be written.
   const std::lock_guard lock(mutex_);
   window.job = std::exchange(job_, std::nullopt);
   if (windows_.size() == kMostKept) DropOldest();
   windows_.push_back(std::move(window));
+  // Without a log directory nothing more will come for this window, because
+  // SetFiles() is not called.
   if (!options_.has_files) ready_.fetch_add(1, std::memory_order_release);
 }
 
@@ -56,6 +62,7 @@ void WindowResults::SetFiles(const WindowResult& result) {
   if (windows_.empty()) return;
   Window& window = windows_.back();
   const std::string& trace = result.paths.chrome_kineto;
+  // If the trace could not be written, the window has only a report.
   if (access(trace.c_str(), R_OK) == 0) window.trace_path = trace;
   window.advice_path = result.paths.advice;
   window.job_path = result.paths.job_report;
@@ -80,6 +87,8 @@ std::string WindowResults::TextOf(const Window& window) const {
   if (!window.log_dir.empty()) {
     text.view_command = "tensorboard --logdir " + window.log_dir;
   }
+  // Rank 0 shows the job's report, but with the times of the whole run of this
+  // process.
   Report shown = window.job ? *window.job : window.report;
   shown.whole_run = window.report.whole_run;
   return ToText(shown, text);

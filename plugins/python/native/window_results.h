@@ -1,5 +1,5 @@
-// The reports of a profile's windows, kept for whoever asks later. Filled on
-// the profile's background thread, read on any.
+// Keeps the reports of a profile's windows for later calls. Filled on the
+// profile's background thread; any thread may read them.
 #pragma once
 
 #include <absl/status/statusor.h>
@@ -21,9 +21,9 @@ namespace stepscope {
 class WindowResults {
  public:
   struct Options {
-    TextOptions text;        // how reports look
+    TextOptions text;        // the layout of reports
     bool has_files = false;  // a log directory gets files of each window
-    // Where there is none: the folder for the traces; "": they are not kept.
+    // Without a log directory: the folder for traces; "": traces are not kept.
     std::string spool_dir;
   };
 
@@ -32,7 +32,7 @@ class WindowResults {
   WindowResults(const WindowResults&) = delete;
   WindowResults& operator=(const WindowResults&) = delete;
 
-  // The report of all ranks of the window that Add() is called for next.
+  // Sets the report of all ranks for the window of the next Add().
   void SetJob(const Report& report);
   // A window was analysed.
   void Add(const Trace& trace, const Report& report);
@@ -41,12 +41,13 @@ class WindowResults {
   // The run has ended.
   void SetRun(const WholeRun& run);
 
-  // Those whose files are written.
+  // The number of windows whose files are written.
   int ready() const { return ready_.load(std::memory_order_acquire); }
   int count() const;
   // `what`: "json", "text", "markdown", "trace", "run", "job" (the report of
   // all ranks as JSON; "" if there is none). -1: the last window. Errors:
-  // InvalidArgument (what), NotFound (no such window, or it was long ago).
+  // InvalidArgument (`what`), NotFound (no such window, or it is no longer
+  // kept).
   absl::StatusOr<std::string> Get(int window, std::string_view what) const;
 
  private:

@@ -1,4 +1,4 @@
-"""stepscope: says what to change in a PyTorch training loop, and what it brings.
+"""stepscope: says what to change in a PyTorch training loop, and how much each change gains.
 
     from stepscope import profile, schedule   # instead of: from torch.profiler import profile, schedule
 
@@ -8,7 +8,7 @@
             prof.step()
     print(prof.report.findings[0].evidence)
 
-Importing it loads neither torch nor the native libraries, nor modules of Python that only recording and analysing need.
+Importing this package loads neither torch nor the native libraries, nor Python modules needed only for recording and analysis.
 """
 
 from __future__ import annotations

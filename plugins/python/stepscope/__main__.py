@@ -1,4 +1,4 @@
-"""The command `stepscope`: the native program, which this package carries, and the commands that need Python."""
+"""The command `stepscope`: runs the native program that the package contains, or a command written in Python."""
 
 from __future__ import annotations
 
@@ -7,15 +7,16 @@ import sys
 
 from . import _program
 
-# Of each, the module that has it: a function of the command's name, from the words after it to the exit status.
+# The module of each Python command. It has a function of the command's name, which takes the words after it and returns the
+# exit status.
 COMMANDS = {"run": "run", "view": "view", "mcp": "mcp_server", "catalogue": "fleet.catalogue_command"}
 
 
 def main() -> int:
-    """Does what the words ask for; returns the exit status where it does not become another program."""
+    """Runs the command line. Returns the exit status, unless this process becomes another program."""
     words = sys.argv[1:]
     if words and words[0] in COMMANDS:
-        # All usage texts come from the native program, which also completes the options in a shell.
+        # The native program prints all usage texts, because it also completes the options in a shell.
         if any(word in ("--help", "-h") for word in words[1:2]):
             return _program.start(["help", words[0]])
         module = importlib.import_module(f".{COMMANDS[words[0]]}", __package__)

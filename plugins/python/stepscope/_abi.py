@@ -18,7 +18,7 @@ class Core:
     def __init__(self, path: pathlib.Path) -> None:
         try:
             self._dll = ctypes.CDLL(str(path))  # releases the GIL during a call
-            # Keeps the GIL: for calls that are shorter than handing it over. They call nothing that needs it.
+            # Keeps the GIL, for calls so short that releasing it would take longer. They call nothing that needs the GIL.
             self._quick = ctypes.PyDLL(str(path))
             found = self._dll.stepscope_abi_version()
         except (OSError, AttributeError) as error:
@@ -29,7 +29,7 @@ class Core:
                 "two installations are mixed; install stepscope again")
         self._declare()
         address = self._dll.stepscope_window()
-        self.window = ctypes.c_uint64.from_address(address)  # .value is not 0 while a window is open
+        self.window = ctypes.c_uint64.from_address(address)  # .value is nonzero while a window is open
 
     def _declare(self) -> None:
         text, handle = ctypes.c_char_p, ctypes.c_uint64
@@ -84,7 +84,7 @@ class Core:
 
     @property
     def shim_id(self) -> str:
-        """What a shim must have been built from."""
+        """The ID of the sources from which a shim must have been built."""
         return str(self._dll.stepscope_shim_id().decode())
 
     def call(self, name: str, request: dict[str, Any]) -> str:
@@ -98,21 +98,21 @@ class Core:
         return handle.value
 
     def module_hook(self, open_calls: Any, describe: Any) -> None:
-        """Two functions of ctypes, which must stay for the rest of the process."""
+        """Sets two ctypes functions, which must exist for the rest of the process."""
         self._checked(self._dll.stepscope_module_hook(
             ctypes.cast(open_calls, ctypes.c_void_p), ctypes.cast(describe, ctypes.c_void_p), None))
 
     def exchange(self, put: Any, get: Any) -> None:
-        """Two functions of ctypes, which must stay for the rest of the process."""
+        """Sets two ctypes functions, which must exist for the rest of the process."""
         self._checked(self._dll.stepscope_exchange(
             ctypes.cast(put, ctypes.c_void_p), ctypes.cast(get, ctypes.c_void_p), None))
 
     def profile_begin_step(self, handle: int) -> None:
-        """Raises nothing."""
+        """Starts a step; raises nothing."""
         self._dll.stepscope_profile_begin_step(handle)
 
     def profile_step(self, handle: int) -> int:
-        """The bits STEP_*, or a negative number; raises nothing."""
+        """Returns the bits STEP_*, or a negative number on failure; raises nothing."""
         return int(self._step(handle))
 
     def profile_finish(self, handle: int) -> None:
@@ -133,7 +133,7 @@ class Core:
         self._checked(self._dll.stepscope_profile_close(handle))
 
     def range_open(self, kind: int, name: bytes, detail: bytes | None = None) -> int:
-        """0 where no window is open; raises nothing."""
+        """Returns 0 if no window is open; raises nothing."""
         number = ctypes.c_uint64()
         self._range_open(kind, name, detail, ctypes.byref(number))
         return number.value

@@ -1,4 +1,4 @@
-"""The operators of a window by time, as torch.profiler's key_averages() lists them."""
+"""The operators of a window by time, in the form of torch.profiler's key_averages()."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _ORDERS = {"self_cpu_time_total": "self", "cpu_time_total": "total", "count": "c
 
 @dataclasses.dataclass(frozen=True)
 class KeyAverage:
-    """All calls of one operator. Times are microseconds, of all calls together."""
+    """All calls of one operator. Times are in us and sums over all calls."""
 
     key: str
     input_shapes: str
@@ -27,12 +27,12 @@ class KeyAverage:
 
     @property
     def cpu_time(self) -> float:
-        """Of one call."""
+        """The mean per call."""
         return self.cpu_time_total / max(self.count, 1)
 
 
 class KeyAverages(list[KeyAverage]):
-    """A list, and a table of it."""
+    """A list of operators that can be printed as a table."""
 
     def __init__(self, trace: str, by_shape: bool) -> None:
         self._request = {"path": trace, "by_shape": by_shape}
@@ -42,7 +42,7 @@ class KeyAverages(list[KeyAverage]):
             self.append(KeyAverage(key=row["name"], input_shapes=row.get("shape", ""), **values))
 
     def table(self, sort_by: str | None = None, row_limit: int = 100) -> str:
-        """For a terminal; `sort_by` is a column of torch.profiler's."""
+        """Returns the table for a terminal. `sort_by` is one of torch.profiler's columns."""
         if sort_by is not None and sort_by not in _ORDERS:
             raise ValueError(f"sort_by is {sort_by!r}, but must be one of {', '.join(_ORDERS)}")
         order = _ORDERS[sort_by or "self_cpu_time_total"]

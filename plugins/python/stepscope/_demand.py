@@ -1,4 +1,4 @@
-"""When a `profile` records: by its schedule, every so many steps, or when asked by a signal or a file."""
+"""Decides when a `profile` records: by its schedule, every N steps, or when a signal or a file asks for it."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from typing import Any
 
 from ._schedule import WHOLE_LOOP, fitted, schedule
 
-_LOOK_EVERY_S = 0.5  # for the file
+_LOOK_EVERY_S = 0.5  # interval between checks for the file
 
 
 class Demand:
-    """`first` is recorded from the start (None: nothing is), `window` on each request."""
+    """`first` is the schedule from the start (None: nothing is recorded), `window` the schedule after each request."""
 
     def __init__(self, asked: Callable[[int], Any] | None, every: int | None, on_signal: int | None,
                  on_file: str | os.PathLike[str] | None) -> None:
@@ -34,7 +34,7 @@ class Demand:
             self.first = told or schedule(wait=0, warmup=0, active=WHOLE_LOOP, repeat=1)
         self._wanted = False
         self._next_look = 0.0
-        self._before: Any = None  # the signal's handler before ours
+        self._before: Any = None  # the previous signal handler
         self._armed = False
 
     def arm(self) -> None:
@@ -54,7 +54,7 @@ class Demand:
             self._before(number, frame)
 
     def is_asked(self) -> bool:
-        """Whether a window was asked for since the last time; raises nothing."""
+        """Returns True if a window was requested since the last call; raises nothing."""
         if self._path is not None:
             now = time.monotonic()
             if now >= self._next_look:

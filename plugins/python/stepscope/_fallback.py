@@ -1,4 +1,5 @@
-"""Recording with torch.profiler, where our own collectors cannot run; the analysis stays ours, and the report says so."""
+"""Records with torch.profiler if our own collectors cannot run. The analysis is still ours, and the report says who
+recorded."""
 
 from __future__ import annotations
 
@@ -17,7 +18,7 @@ LOSS = "recorded-by-torch-profiler"
 
 
 def _ranges_by(opener: Any) -> None:
-    """What stepscope.range() opens; None: the core's ranges."""
+    """Sets what stepscope.range() opens; None: the core's ranges."""
     importlib.import_module("stepscope.range")._elsewhere = opener  # type: ignore[attr-defined]
 
 
@@ -27,13 +28,13 @@ def _run_name(name: str) -> str:
 
 
 class TorchRecording:
-    """torch.profiler, with the traces where ours would lie and a report of each."""
+    """Records with torch.profiler. The traces are written to the same places as ours, with a report for each."""
 
     def __init__(self, options: Options, when: schedule, why: str) -> None:
         import torch.profiler
 
         self._options, self._when, self._why = options, when, why
-        # Now: `stepscope run` names the rank only while a profile begins.
+        # Read it now, because `stepscope run` sets the rank only while a profile starts.
         launched = _rank.own()
         self._rank = launched.rank
         if launched.problem:
@@ -56,7 +57,7 @@ class TorchRecording:
             profile_memory=options.profile_memory,
             with_stack=options.with_stack,
             with_modules=options.with_modules)
-        self._profiler.step_num = first  # its marks, and the argument of the schedule
+        self._profiler.step_num = first  # the number in its step marks, and the schedule's argument
         self._open: torch.profiler.profile | None = self._profiler
         self._profiler.start()
         _ranges_by(torch.profiler.record_function)
@@ -75,7 +76,7 @@ class TorchRecording:
             self._error = self._error or f"the window was not analysed: {error}"
 
     def _analysed(self, path: str, form: str) -> str:
-        """Our report of the trace, which names who recorded it."""
+        """Returns our report on the trace, with a note about the recorder."""
         loss = {"name": LOSS, "detail": self.told()}
         return _native.call("analyze", {"paths": [path], "format": form, "loss": loss})
 
@@ -97,7 +98,7 @@ class TorchRecording:
         return f"recorded with torch.profiler{between}, because {self._why}; stepscope analysed it"
 
     def begin_step(self) -> None:
-        """torch.profiler goes on between the steps."""
+        """Does nothing: torch.profiler also records between steps."""
 
     def step(self) -> int:
         if self._open is None:
@@ -105,7 +106,7 @@ class TorchRecording:
         before = len(self._reports)
         try:
             self._open.step()
-        except Exception as error:  # torch.profiler's own; training goes on
+        except Exception as error:  # an error of torch.profiler; training continues
             self._fail(error)
             return _native.STEP_DONE
         self._steps += 1

@@ -1,7 +1,7 @@
-"""How the ranks of a job hand rank 0 their windows: the store of torch.distributed's default process group.
+"""Sends the windows of a job's ranks to rank 0, through the store of torch.distributed's default process group.
 
-The core calls on its background thread, never while the program waits for it. The store is reached through a client of our
-own (`Store.clone`), so that neither a call of ours nor one of the program's waits for the other, and no collective is used.
+The core makes these calls on its background thread, never while the program waits for it. They use a separate client of the
+store (`Store.clone`), so that our calls and the program's never wait for each other. No collective is used.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ from ._abi import Core
 PUT = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p, ctypes.c_int64)
 GET = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p, ctypes.c_int64)
 
-EMPTY, NONE, FAILED = -1, -2, -3  # STEPSCOPE_STORE_* of stepscope_c.h
+EMPTY, NONE, FAILED = -1, -2, -3  # STEPSCOPE_STORE_* in stepscope_c.h
 
 
 class JobStore:
-    """The store of the job, from `begin`, or from its first use if the process group is made later, until the next profile."""
+    """The job's store. It is connected at `begin`, or at the first use if the process group is created later."""
 
     def __init__(self) -> None:
         self._client: Any = None
-        self._found: dict[str, bytes] = {}  # asked for its size first, then for its bytes
+        self._found: dict[str, bytes] = {}  # values whose size was asked for, until their bytes are read
 
     def begin(self) -> None:
-        """For a profile that starts, maybe with another process group than the last one. Its client is made now: when the first
+        """Called when a profile starts, because the process group may be a new one. Connects a client now: when the first
         window has been analysed, the program may have destroyed the group. Raises nothing."""
         self._client = None
         self._found.clear()
@@ -40,13 +40,13 @@ class JobStore:
             distributed = sys.modules.get("torch.distributed")
             if distributed is None or not distributed.is_available() or not distributed.is_initialized():
                 return None
-            # The client outlives the group: programs destroy it before their profile ends. The group's own store must not
-            # outlive it, or its port would stay taken.
+            # The client outlives the group: programs destroy the group before their profile ends. But we must not keep the
+            # group's own store, because its port would remain in use.
             self._client = distributed.distributed_c10d._get_default_store().clone()
         return self._client
 
     def put(self, _user: int, key: bytes, value: int, size: int) -> int:
-        """As stepscope_put; raises nothing."""
+        """Implements stepscope_put; raises nothing."""
         try:
             store = self._store()
             if store is None:
@@ -57,7 +57,7 @@ class JobStore:
             return FAILED
 
     def get(self, _user: int, key: bytes, out: int | None, capacity: int) -> int:
-        """As stepscope_get; raises nothing."""
+        """Implements stepscope_get; raises nothing."""
         try:
             name = key.decode()
             value = self._found.pop(name, None) if out else None
@@ -83,7 +83,7 @@ _lock = threading.Lock()
 
 
 def install(core: Core) -> None:
-    """For the profile that starts next."""
+    """Connects the store for the next profile."""
     global _calls
     with _lock:
         _store.begin()

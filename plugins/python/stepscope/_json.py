@@ -1,4 +1,4 @@
-"""JSON objects as frozen dataclasses: each field is the key of its name."""
+"""Converts JSON objects to frozen dataclasses: each field has the name of its key."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from ._native import StepscopeError
 
 T = TypeVar("T")
 
-VERSION = 2  # of the analyze, compare and what-if objects that this package reads
+VERSION = 2  # version of the analyze, compare and what-if objects that this package reads
 
 
 def parse(text: str, what: str) -> Any:
-    """The JSON value of `text`; StepscopeError if it is none."""
+    """Returns the JSON value of `text`. Raises StepscopeError if `text` is not valid JSON."""
     try:
         return json.loads(text)
     except ValueError as error:
@@ -26,7 +26,7 @@ def parse(text: str, what: str) -> Any:
 
 
 def check_version(value: Any, what: str) -> dict[str, Any]:
-    """`value`, if it is an object of the version that this package reads."""
+    """Returns `value` if it is an object of the version that this package reads."""
     if not isinstance(value, dict):
         raise StepscopeError(f"{what} is not a JSON object")
     if value.get("version") != VERSION:
@@ -40,8 +40,8 @@ def _types_of(kind: Any) -> dict[str, Any]:
 
 
 def build(kind: type[T], values: dict[str, Any]) -> T:
-    """The dataclass from a JSON object. Unknown keys are ignored; a missing key leaves its field's default. The field of a
-    key that is a word of Python ends with "_"."""
+    """Builds the dataclass from a JSON object. Unknown keys are ignored, and a missing key leaves the field's default. If a key
+    is a Python keyword, the field's name ends with "_"."""
     hints: dict[str, Any] = _types_of(kind)  # type: ignore[arg-type]
     found = {}
     for field in dataclasses.fields(kind):  # type: ignore[arg-type]

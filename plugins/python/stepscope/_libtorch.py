@@ -1,4 +1,4 @@
-"""Programs of LibTorch, for `stepscope run -- ./train`: which LibTorch one is linked to, and what records it."""
+"""LibTorch programs, for `stepscope run -- ./train`: finds the LibTorch that a program links and the recorder for it."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ _CORE_OF = "libtorch_cpu.so"
 
 
 def library_of(program: str) -> pathlib.Path | None:
-    """The libtorch_cpu.so that the dynamic linker finds for `program`; None if it is no program of LibTorch."""
+    """Returns the libtorch_cpu.so that the dynamic linker finds for `program`; None if it does not use LibTorch."""
     try:
         with open(program, "rb") as file:
             if file.read(4) != b"\x7fELF":
                 return None
         listed = subprocess.run(["ldd", program], capture_output=True, text=True, check=False).stdout
-    except OSError:  # cannot be read, or there is no ldd
+    except OSError:  # the file cannot be read, or there is no ldd
         return None
     found = re.search(rf"{re.escape(_CORE_OF)} => (/.*) \(0x", listed)
     return pathlib.Path(os.path.realpath(found[1])) if found else None
 
 
 def version_of(library: pathlib.Path) -> tuple[str, str] | None:
-    """Version and CUDA ("none" without) of the torch wheel or LibTorch archive that the library is part of."""
+    """Returns version and CUDA ("none" without CUDA) of the torch wheel or LibTorch archive that contains the library."""
     folder = library.parent.parent
     try:
         text = (folder / "version.py").read_text(encoding="utf-8")
@@ -46,7 +46,8 @@ def version_of(library: pathlib.Path) -> tuple[str, str] | None:
 
 
 def environment(library: pathlib.Path) -> dict[str, str]:
-    """Variables that make a program of this LibTorch load the recorder. Raises StepscopeError where there is none for it."""
+    """Returns variables that make a program of this LibTorch load the recorder. Raises StepscopeError if there is no recorder
+    for it."""
     version = version_of(library)
     if version is None:
         raise StepscopeError(f"nothing will be recorded: no file beside {library} says which version of LibTorch it is")

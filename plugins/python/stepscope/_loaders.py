@@ -1,7 +1,7 @@
-"""The loaders of the program: what torch.utils.data.DataLoader was told, for the Trace.
+"""The program's loaders: adds the arguments of torch.utils.data.DataLoader to the Trace.
 
-`_BaseDataLoaderIter.__init__` runs once per epoch and loader; it is wrapped, and the wrapper keeps a weak reference to the
-iterator. Waits for batches come from torch itself, as ranges.
+`_BaseDataLoaderIter.__init__` runs once per epoch and loader. It is wrapped, and the wrapper keeps a weak reference to the
+iterator. torch itself marks the waits for batches as ranges.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _watched: weakref.WeakKeyDictionary[Any, _Loader] = weakref.WeakKeyDictionary()
 
 
 class _Loader:
-    """An iterator of a loader, and how many batches it had given when it was looked at last."""
+    """A loader's iterator, and the number of batches that it had delivered at the last check."""
 
     __slots__ = ("facts", "given", "handle")
 
@@ -27,12 +27,12 @@ class _Loader:
         self.handle = 0
 
     def __del__(self) -> None:
-        if self.handle and _native is not None and _native._core is not None:  # modules are None when the interpreter goes
+        if self.handle and _native is not None and _native._core is not None:  # at interpreter exit, modules may be None
             _native._core.loader_remove(self.handle)
 
 
 def watch() -> None:
-    """Begins to notice loaders, where torch's are in use. May be called again."""
+    """Starts to watch loaders if the program uses torch's loaders. May be called again."""
     module = sys.modules.get("torch.utils.data.dataloader")
     base = getattr(module, "_BaseDataLoaderIter", None)
     if base is None or getattr(base.__init__, "_stepscope", False):
@@ -43,7 +43,7 @@ def watch() -> None:
         original(self, loader, *arguments, **keywords)
         try:
             _watched[self] = _Loader(_facts(loader))
-        except Exception:  # a loader of the program's own kind; its training must go on
+        except Exception:  # an unusual loader class; its training must continue
             pass
 
     __init__.__wrapped__ = original  # type: ignore[attr-defined]
@@ -54,7 +54,7 @@ def watch() -> None:
 def _facts(loader: Any) -> dict[str, Any]:
     workers = int(getattr(loader, "num_workers", -1))
     batch_size = getattr(loader, "batch_size", None)
-    if batch_size is None:  # of a batch sampler
+    if batch_size is None:  # there is a batch sampler
         batch_size = getattr(getattr(loader, "batch_sampler", None), "batch_size", None)
     return {
         "name": type(loader.dataset).__name__,
@@ -68,13 +68,13 @@ def _facts(loader: Any) -> dict[str, Any]:
 
 
 def begin(core: Core) -> None:
-    """A window opens: what was given until now is no wait of it."""
+    """Called when a window opens: batches delivered earlier do not count for it."""
     for iterator, loader in list(_watched.items()):
         loader.given = getattr(iterator, "_num_yielded", 0)
 
 
 def mark_waits(core: Core) -> None:
-    """A step of a window has ended: tells the core which loaders gave a batch in it. Raises nothing."""
+    """Called when a step of a window has ended: tells the core which loaders delivered a batch in it. Raises nothing."""
     try:
         for iterator, loader in list(_watched.items()):
             given = getattr(iterator, "_num_yielded", 0)
@@ -84,5 +84,5 @@ def mark_waits(core: Core) -> None:
             if not loader.handle:
                 loader.handle = core.loader_add(loader.facts)
             core.loader_wait(loader.handle)
-    except Exception:  # facts about loaders are worth no training
+    except Exception:  # never disturb training for these facts
         pass

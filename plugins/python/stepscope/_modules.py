@@ -1,7 +1,7 @@
-"""Which calls of modules are running, for `with_modules`: what module_hook.h calls a ModuleHook.
+"""Finds which module calls are running, for `with_modules`: implements the ModuleHook of module_hook.h.
 
-The core asks before each outermost operator of the one step that it looks at closely. A running call is a frame of
-`Module._call_impl` on the thread's stack. No hook of torch.nn is set: any one would slow down every call of every module.
+The core asks before each outermost operator of the one step that it samples. A running call is a frame of `Module._call_impl`
+on the thread's stack. No hook of torch.nn is used, because any hook would slow down all calls of all modules.
 """
 
 from __future__ import annotations
@@ -20,27 +20,27 @@ DESCRIBE = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.c_uint64, ct
 
 
 class ModuleCalls:
-    """Numbers the calls of modules, and names them afterwards."""
+    """Numbers the calls of modules, and returns their names later."""
 
     def __init__(self, call: types.CodeType) -> None:
         self._call = call
-        self.interrupted = False  # by a KeyboardInterrupt that could not be raised
+        self.interrupted = False  # True after a KeyboardInterrupt that could not be raised
         self._numbers = itertools.count(1)
-        self._open: dict[int, list[tuple[types.FrameType, int]]] = {}  # by thread, as it was asked last
-        self._modules: dict[int, tuple[Any, Any]] = {}  # by call: the outermost module of its stack, and its own
-        self._paths: dict[int, dict[int, str]] = {}  # by outermost module: the path of each module in it
+        self._open: dict[int, list[tuple[types.FrameType, int]]] = {}  # per thread: the calls at the last request
+        self._modules: dict[int, tuple[Any, Any]] = {}  # per call: the outermost module on its stack, and its own module
+        self._paths: dict[int, dict[int, str]] = {}  # per outermost module: the path of each inner module
 
     def open_calls(self, _user: int, out: Any, capacity: int) -> int:
-        """As ModuleHook::open_calls; raises nothing."""
+        """Implements ModuleHook::open_calls; raises nothing."""
         try:
             calls = self._calls(sys._getframe(1), capacity)
             for depth, (_, number) in enumerate(calls):
                 out[depth] = number
             return len(calls)
-        except KeyboardInterrupt:  # ctypes would drop it
+        except KeyboardInterrupt:  # ctypes would swallow it
             self.interrupted = True
             return 0
-        except Exception:  # facts about modules are worth no training
+        except Exception:  # never disturb training for these facts
             return 0
 
     def _calls(self, frame: types.FrameType | None, capacity: int) -> list[tuple[types.FrameType, int]]:
@@ -55,10 +55,11 @@ class ModuleCalls:
         known = self._open.get(thread, [])
         calls: list[tuple[types.FrameType, int]] = []
         if not self._modules:
-            self._paths.clear()  # of an earlier window, whose modules may be gone
+            self._paths.clear()  # of an earlier window; its modules may be gone
         same = True
         for depth, running in enumerate(frames[:capacity]):
-            # A frame that is still there is the same call; it is kept, or another one could take its place in memory.
+            # A frame that still exists is the same call. Frames are kept, because a new frame could otherwise reuse the
+            # address.
             same = same and depth < len(known) and known[depth][0] is running
             if same:
                 calls.append(known[depth])
@@ -70,16 +71,16 @@ class ModuleCalls:
         return calls
 
     def describe(self, _user: int, call: int, text: int, capacity: int) -> int:
-        """As ModuleHook::describe; raises nothing."""
+        """Implements ModuleHook::describe; raises nothing."""
         try:
-            self._open.clear()  # the step is over; frames hold its tensors
+            self._open.clear()  # the step is over; frames would keep its tensors alive
             root, module = self._modules.pop(call, (None, None))
             if root is None:
                 return 0
             if id(root) not in self._paths:
                 self._paths[id(root)] = {id(inner): path for path, inner in root.named_modules()}
             kind = type(module).__name__
-            path = self._paths[id(root)].get(id(module), kind).replace("_orig_mod.", "")  # "" of the root itself
+            path = self._paths[id(root)].get(id(module), kind).replace("_orig_mod.", "")  # the root's path is ""
             words = f"{path}\n{kind}".encode()[:capacity]
             ctypes.memmove(text, words, len(words))
             return len(words)
@@ -87,20 +88,20 @@ class ModuleCalls:
             return 0
 
     def forget(self) -> None:
-        """The window is over."""
+        """Called when the window is over."""
         self._open.clear()
         self._modules.clear()
         self._paths.clear()
 
 
 class _Hook:
-    """Never freed: a thread may be inside it when the window closes."""
+    """Never freed, because a thread may be in a callback when the window closes."""
 
     def __init__(self, core: Core) -> None:
         import torch
 
         self.calls = ModuleCalls(torch.nn.Module._call_impl.__code__)
-        disable: Any = torch.compiler.disable  # or a step that torch.compile runs would compile these as well
+        disable: Any = torch.compiler.disable  # otherwise torch.compile would compile these, too
         self._open_calls = OPEN_CALLS(disable(self.calls.open_calls))
         self._describe = DESCRIBE(disable(self.calls.describe))
         core.module_hook(self._open_calls, self._describe)
@@ -122,7 +123,7 @@ def forget() -> None:
 
 
 def raise_interrupt() -> None:
-    """Raises the KeyboardInterrupt that came while modules were looked up, if one did."""
+    """Raises the KeyboardInterrupt that arrived during a lookup of modules, if there was one."""
     if _hook is not None and _hook.calls.interrupted:
         _hook.calls.interrupted = False
         raise KeyboardInterrupt

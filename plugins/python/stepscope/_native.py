@@ -1,8 +1,8 @@
-"""Where the native core is, and the errors of the package.
+"""Finds the native core, and defines the package's errors.
 
-The core is one shared library without LibTorch and without Python. It is loaded on first use, and with it what only that
-needs (_abi.py): `import stepscope` imports this file. STEPSCOPE_NATIVE_DIR names the folder of another build, for work on
-stepscope itself.
+The core is one shared library without LibTorch and without Python. The first use loads it together with _abi.py, which only the
+core needs, because `import stepscope` imports this file. For work on stepscope itself, STEPSCOPE_NATIVE_DIR can name the folder
+of another build.
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ RANGE_KINDS = {"user": 0, "phase": 1, "module": 2}
 
 
 class StepscopeError(RuntimeError):
-    """What stepscope was asked for cannot be done; the message says why and what to do."""
+    """stepscope cannot do what it was asked for. The message says why and what to do."""
 
 
 def say(text: str) -> None:
-    """A line for the user, on stderr, where programs keep what is not their output."""
+    """Prints a line for the user to stderr, because stdout is for the program's output."""
     print(f"stepscope: {text}", file=sys.stderr, flush=True)
 
 
 def library_dir() -> pathlib.Path:
-    """The folder of the native libraries."""
+    """Returns the folder of the native libraries."""
     import pathlib
 
     told = os.environ.get("STEPSCOPE_NATIVE_DIR")
@@ -50,7 +50,7 @@ _lock = threading.Lock()
 
 
 def core() -> Core:
-    """The core, loaded by the first call. Raises StepscopeError where it is missing or of another version."""
+    """Returns the core; the first call loads it. Raises StepscopeError if it is missing or of another version."""
     global _core
     if _core is None:
         with _lock:

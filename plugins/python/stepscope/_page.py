@@ -1,4 +1,4 @@
-"""Reports and comparisons as pages for a browser."""
+"""Makes HTML pages of reports and comparisons."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ PLAIN = """<!doctype html>
 
 
 def report(paths: Sequence[str]) -> str:
-    """The report of these traces as HTML. Raises StepscopeError."""
+    """Returns the report on these traces as HTML. Raises StepscopeError."""
     return _made("analyze", {"paths": list(paths)})
 
 
 def comparison(before: str, after: str) -> str:
-    """The comparison of two traces or runs as HTML. Raises StepscopeError."""
+    """Returns the comparison of two traces or runs as HTML. Raises StepscopeError."""
     return _made("compare", {"a": before, "b": after})
 
 
@@ -29,7 +29,7 @@ def _made(job: str, request: dict[str, Any]) -> str:
     try:
         return _native.call(job, {**request, "format": "html"})
     except StepscopeError as error:
-        # Traces of several jobs have no page in common: the text of each report.
+        # Traces of several jobs have no common page, so each report is shown as text.
         if job == "compare" or "one page cannot show" not in str(error):
             raise
     return PLAIN.format(text=html.escape(_native.call(job, {**request, "format": "text"})))

@@ -1,4 +1,4 @@
-"""The native program `stepscope`, which this package carries."""
+"""The native program `stepscope`, which is part of this package."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ from ._native import StepscopeError, library_dir, say
 
 
 def path() -> pathlib.Path:
-    """Where the program is; it may be missing."""
+    """Returns the program's path; the file may be missing."""
     carried = library_dir() / "stepscope"
-    return carried if carried.is_file() else library_dir().parent / "bin" / "stepscope"  # the second: of a build
+    return carried if carried.is_file() else library_dir().parent / "bin" / "stepscope"  # the second place is that of a build
 
 
 def become(program: str | os.PathLike[str], words: Sequence[str], environment: Mapping[str, str]) -> NoReturn:
-    """Another program takes the place of this process. Raises OSError where it cannot be started."""
+    """Replaces this process with another program. Raises OSError if it cannot be started."""
     sys.stdout.flush()
-    # Python ignores these two, and programs would go on ignoring them: a reader that leaves a pipe would be an error.
+    # Python ignores these two signals, and a started program would inherit that: a closed pipe would become an error.
     for changed in (signal.SIGPIPE, signal.SIGXFSZ):
         signal.signal(changed, signal.SIG_DFL)
     os.execve(program, list(words), dict(environment))
 
 
 def start(words: Sequence[str]) -> int:
-    """Becomes the program; returns 1 only if it cannot be started."""
+    """Becomes the native program; returns 1 only if it cannot be started."""
     program = path()
     try:
         become(program, ["stepscope", *words], os.environ)
@@ -39,7 +39,7 @@ def start(words: Sequence[str]) -> int:
 
 
 def output(words: Sequence[str]) -> str:
-    """What the program prints. Raises StepscopeError with its own message where it fails."""
+    """Returns what the program prints. If it fails, raises StepscopeError with the program's message."""
     try:
         done = subprocess.run([str(path()), *words], capture_output=True, text=True, errors="replace", check=False,
                               stdin=subprocess.DEVNULL)

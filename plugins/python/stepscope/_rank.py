@@ -1,4 +1,4 @@
-"""The rank of this process in its job, by the launcher's variables: RANK and WORLD_SIZE, as torchrun sets them."""
+"""The rank of this process in its job, from the launcher's variables RANK and WORLD_SIZE, as torchrun sets them."""
 
 from __future__ import annotations
 
@@ -16,5 +16,5 @@ class Rank:
 
 
 def own() -> Rank:
-    """As the recorder reads them, too: what names no rank of a job counts as rank 0 of 1."""
+    """Returns the rank as the recorder reads it: variables that do not name a valid rank count as rank 0 of 1."""
     return Rank(**json.loads(_native.call("rank", {})))

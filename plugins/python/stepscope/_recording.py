@@ -1,4 +1,4 @@
-"""What records for a `profile`: our own collectors (here), or torch.profiler (_fallback.py)."""
+"""The recorders of a `profile`: our own collectors (this file), or torch.profiler (_fallback.py)."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from ._schedule import schedule
 
 @dataclasses.dataclass
 class Options:
-    """What a recording is told, apart from its schedule."""
+    """The options of a recording, without its schedule."""
 
     log_dir: str = ""
     name: str = "train"
@@ -29,8 +29,8 @@ class Options:
     profile_memory: bool = False
     with_stack: bool = False
     with_modules: bool = False
-    first_step: int = 0  # its number in the loop; the schedule counts from it
-    marked_steps: bool = False  # steps begin with begin_step(), and nothing is recorded between them
+    first_step: int = 0  # number of the first step in the loop; the schedule counts from it
+    marked_steps: bool = False  # begin_step() starts each step, and nothing is recorded between steps
     cpu: bool = True
     gpu: bool = True
     max_buffer_bytes: int = 256 << 20
@@ -44,20 +44,21 @@ class Options:
 
 
 class Recording(Protocol):
-    """A loop that is recorded. step() and begin_step() raise nothing; the others raise StepscopeError."""
+    """The recording of a loop. step() and begin_step() raise nothing; the other methods raise StepscopeError."""
 
-    def begin_step(self) -> None: ...  # where steps are marked
+    def begin_step(self) -> None: ...  # only if steps are marked
     def step(self) -> int: ...  # bits STEP_*
     def finish(self) -> None: ...
     def windows(self) -> int: ...
     def get(self, window: int, what: str) -> str: ...  # "json", "text", "markdown", "trace", "run", "job"
-    def is_ending(self) -> bool: ...  # a signal asks the program to end; close() does that then
+    def is_ending(self) -> bool: ...  # True if a signal asks the program to end; close() then ends it
     def close(self) -> None: ...
 
 
 def start(options: Options, when: schedule) -> Recording:
-    """Begins to record, by what this torch can be recorded with; says so where that is torch.profiler. Raises StepscopeError."""
-    import torch  # the loop needs it, and its loaders are watched
+    """Starts recording with our collectors, or with torch.profiler if they cannot record this torch, and says so. Raises
+    StepscopeError."""
+    import torch  # the loop uses it, and its loaders are watched
 
     options.color = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
     options.width = shutil.get_terminal_size((100, 24)).columns if options.color else 100
@@ -73,7 +74,7 @@ def start(options: Options, when: schedule) -> Recording:
 
 
 def export(trace: str, path: str | os.PathLike[str]) -> None:
-    """Copies a trace, which is gzipped; unpacks it unless the path ends in .gz. Raises StepscopeError."""
+    """Copies a gzipped trace, and unpacks it unless the path ends in .gz. Raises StepscopeError."""
     target = pathlib.Path(path)
     try:
         if target.suffix == ".gz":
@@ -86,19 +87,19 @@ def export(trace: str, path: str | os.PathLike[str]) -> None:
 
 
 def _remove(folder: str, pid: int) -> None:
-    if os.getpid() == pid:  # a forked child has the same finalizers
+    if os.getpid() == pid:  # a forked child inherits the finalizers
         shutil.rmtree(folder, ignore_errors=True)
 
 
 def temporary_folder(owner: object) -> str:
-    """A folder that lives as long as `owner`, or this process."""
+    """Makes a folder that is removed with `owner`, or when this process ends."""
     folder = tempfile.mkdtemp(prefix="stepscope-")
     weakref.finalize(owner, _remove, folder, os.getpid())
     return folder
 
 
 class NativeRecording:
-    """Our own collectors, driven through the core."""
+    """Records with our own collectors, through the core."""
 
     def __init__(self, options: Options, when: schedule, shim: int | None) -> None:
         self._core = _native.core()
@@ -159,7 +160,7 @@ class NativeRecording:
         if self._recording:
             _loaders.mark_waits(self._core)
             self._switch(False)
-        with contextlib.suppress(_native.StepscopeError):  # the core has said it
+        with contextlib.suppress(_native.StepscopeError):  # the core has already said it
             self._core.profile_finish(self._handle)
 
     def windows(self) -> int:
@@ -175,7 +176,7 @@ class NativeRecording:
         self._gc.stop()
         handle, self._handle = self._handle, 0
         if handle:
-            if self._spool and self._core.profile_ending(handle):  # no finalizer runs
+            if self._spool and self._core.profile_ending(handle):  # the signal ends the process without finalizers
                 _remove(self._spool, os.getpid())
             self._core.profile_close(handle)
 
@@ -187,7 +188,7 @@ class NativeRecording:
 
 
 class _Collections:
-    """Python's garbage collections as ranges, while a window is open."""
+    """Records Python's garbage collections as ranges while a window is open."""
 
     def __init__(self, core: Core) -> None:
         self._core = core
@@ -201,7 +202,7 @@ class _Collections:
         if self._on_gc in gc.callbacks:
             gc.callbacks.remove(self._on_gc)
 
-    # A collection begins and ends on one thread, and none begins inside another.
+    # A collection starts and ends on one thread, and collections do not nest.
     def _on_gc(self, phase: str, info: dict[str, Any]) -> None:
         if phase == "start":
             name = f"Python garbage collection, generation {info.get('generation', 0)}"

@@ -1,6 +1,6 @@
-"""A report as Markdown and as HTML for notebooks: the head, where a step goes, the advice, what to do first.
+"""Renders a report as Markdown and as HTML for notebooks: headline, where a step's time goes, advice, and what to do first.
 
-`stepscope analyze` prints more: the rules that were skipped, the ranks, the slow steps.
+`stepscope analyze` prints more: skipped rules, ranks and slow steps.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ if TYPE_CHECKING:
 
 
 def number(value: float) -> str:
-    """Three digits, as the reports of the command line."""
+    """Returns the number with three digits, as in command-line reports."""
     size = abs(value)
     return f"{value:.0f}" if size >= 99.95 else f"{value:.1f}" if size >= 9.995 else f"{value:.2f}"
 
 
 def gain_text(finding: Finding) -> str:
-    """The gain and what it refers to; "" if none is claimed."""
+    """Returns the gain and what it refers to; "" if no gain is claimed."""
     if finding.gain_kind == "none":
         return ""
     if finding.gain_kind == "bound":
@@ -54,7 +54,7 @@ def _head(report: Report) -> str:
 
 
 def _causes(report: Report) -> list[tuple[str, str, str]]:
-    """Name, ms and share of each cause, the largest first."""
+    """Returns name, ms and share of each cause, largest first."""
     split = report.time_split_ms or report.recording_split_ms
     total = sum(split.values()) or 1
     order = sorted(split.items(), key=lambda row: -row[1])
@@ -72,7 +72,7 @@ def _plan(report: Report) -> str:
 
 
 def _escaped(text: str) -> str:
-    """So that Markdown shows the text as it is."""
+    """Escapes the text so that Markdown shows it unchanged."""
     return re.sub(r"([\\`*_\[\]<>|#])", r"\\\1", text)
 
 

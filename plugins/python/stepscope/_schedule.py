@@ -1,4 +1,4 @@
-"""Which steps of a loop are recorded, and what a schedule of another package means."""
+"""Which steps of a loop are recorded, and the conversion of other packages' schedules."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ _LAST_PROBE = 1 << 20
 
 @dataclasses.dataclass(frozen=True)
 class schedule:  # noqa: N801 - torch.profiler's name
-    """After `skip_first` steps, `repeat` cycles of `wait` + `warmup` + `active` steps, as torch.profiler.schedule has them.
+    """After `skip_first` steps, `repeat` cycles of `wait` + `warmup` + `active` steps, as in torch.profiler.schedule.
 
-    While `wait` steps run, everything is off and they are timed; in `warmup` steps everything is on and nothing is kept;
-    `active` steps are recorded. One cycle is the default; 0 repeats for as long as the loop runs.
+    In `wait` steps everything is off, and only their time is measured. In `warmup` steps everything is on, but nothing is kept.
+    `active` steps are recorded. The default is one cycle; 0 repeats for as long as the loop runs.
     """
 
     wait: int = 3
@@ -42,7 +42,7 @@ class schedule:  # noqa: N801 - torch.profiler's name
         return self.active == WHOLE_LOOP
 
     def phase(self, step: int) -> str:
-        """N (nothing), W (warm-up), R (recorded) or S (recorded, the last of its window)."""
+        """Returns N (nothing), W (warm-up), R (recorded) or S (recorded, the last of its window)."""
         step -= self.skip_first
         if step < 0:
             return "N"
@@ -56,7 +56,7 @@ class schedule:  # noqa: N801 - torch.profiler's name
         return "S" if at == self.wait + self.warmup + self.active - 1 else "R"
 
     def __call__(self, step: int) -> ProfilerAction:
-        """What torch.profiler is to do in this step, so that this is a schedule for torch.profiler, too."""
+        """Returns what torch.profiler must do in this step, so that this object is also a schedule for torch.profiler."""
         from torch.profiler import ProfilerAction
 
         names = {letter: name for name, letter in _ACTIONS.items()}
@@ -68,7 +68,7 @@ class schedule:  # noqa: N801 - torch.profiler's name
 
 
 def fitted(asked: Callable[[int], Any]) -> schedule:
-    """The schedule that does in every step what `asked` does. Raises ValueError if there is none."""
+    """Returns the schedule that does the same as `asked` in every step. Raises ValueError if there is none."""
     if isinstance(asked, schedule):
         return asked
     if not callable(asked):
@@ -78,7 +78,7 @@ def fitted(asked: Callable[[int], Any]) -> schedule:
     while True:
         letters += "".join(_letter(asked, step) for step in range(len(letters), probe))
         found = _fit(letters)
-        # Beyond the probe anything may follow; two windows of a periodic schedule say what.
+        # Nothing is known about steps after the probe. Two windows show the period of a periodic schedule.
         if found is not None or probe >= _LAST_PROBE:
             break
         probe *= 8
@@ -122,12 +122,12 @@ def _fit(letters: str) -> schedule | None:
 
 
 def _saving(letters: str) -> str:
-    """A window also ends where recording stops without RECORD_AND_SAVE."""
+    """Marks the end of windows where recording stops without RECORD_AND_SAVE."""
     return letters.replace("RN", "SN").replace("RW", "SW")
 
 
 def _windows(letters: str) -> list[tuple[int, int, int]]:
-    """(begin, warm-up steps, recorded steps) of each window that ends."""
+    """Returns (begin, warm-up steps, recorded steps) of each window that ends."""
     found = []
     begin = warm = active = 0
     for step, letter in enumerate(_saving(letters)):

@@ -1,7 +1,8 @@
-"""The torch shim: the collectors that need LibTorch, one small library for each version of torch.
+"""The torch shim: a small library with the collectors that need LibTorch, one for each version of torch.
 
-`pip install .` builds the one for the torch that it finds. For another torch it is compiled here, once, into the user's
-cache. A shim says in its file what it was built for, and is loaded only if that is the torch of this process.
+`pip install .` builds the shim for the torch that it finds. This module compiles a shim for any other torch once, and keeps it
+in the user's cache. The file of a shim contains what it was built for, and it is loaded only if that matches this process's
+torch.
 """
 
 from __future__ import annotations
@@ -26,19 +27,19 @@ from . import _native
 
 OLDEST_TORCH = (2, 7)  # 2.5 and 2.6 mix C++ ABIs
 _MARK = re.compile(rb"STEPSCOPE-SHIM (\S+) torch=(\S+) cuda=(\S+) ;")
-_FOLDERS = ("torch", "settings", "allocator")  # of collectors/; torch, the longest, first
+_FOLDERS = ("torch", "settings", "allocator")  # folders of collectors/; torch compiles longest, so it is first
 _NOT_OF_A_SHIM = ("not_built.cc", "torch_decode.cc", "torch_input_decode.cc", "torch_stack_decode.cc")  # the decoders are in the core
 
 
 class NoShim(Exception):
-    """Why the operators of this torch cannot be recorded natively, in a clause."""
+    """Says in a clause why this torch's operators cannot be recorded natively."""
 
 
 _loaded: dict[str, int] = {}
 
 
 def shim_for(torch: types.ModuleType) -> int:
-    """The address of the functions of the shim for `torch`; built if there is none. Raises NoShim."""
+    """Returns the address of the functions of the shim for `torch`, and builds the shim if needed. Raises NoShim."""
     version = str(torch.__version__)
     if version not in _loaded:
         _check_torch(torch)
@@ -60,13 +61,13 @@ def _check_torch(torch: types.ModuleType) -> None:
 
 
 def _series(version: str) -> str:
-    """The versions that share headers: 2.11.0+cu130 and 2.11.1 are "2.11"; a nightly build is only itself."""
+    """Names versions with the same headers: 2.11.0+cu130 and 2.11.1 are "2.11". A nightly build only matches itself."""
     released = re.fullmatch(r"(\d+\.\d+)\.\d+(\+.*)?", version)
     return released.group(1) if released else version
 
 
 def fits(path: pathlib.Path, wanted: tuple[str, str, str]) -> bool:
-    """Whether the file says that it was built from our sources, for this torch, with this CUDA."""
+    """Returns True if the file says that it was built from our sources for this torch and CUDA."""
     try:
         found = _MARK.search(path.read_bytes())
     except OSError:
@@ -87,7 +88,7 @@ def _name(wanted: tuple[str, str, str]) -> str:
 
 
 def find(wanted: tuple[str, str, str]) -> pathlib.Path | None:
-    """The shim for (id of our sources, version of torch, its CUDA or "none"), if it was built already."""
+    """Returns an existing shim for (ID of our sources, version of torch, its CUDA or "none"); None if there is none."""
     cached = cache_dir(wanted[0]) / _name(wanted)
     candidates = [*sorted(_native.library_dir().glob("shim-torch*.so")), cached]
     return next((path for path in candidates if fits(path, wanted)), None)
@@ -104,7 +105,8 @@ def _load(path: pathlib.Path) -> int:
 
 
 def _sources() -> tuple[pathlib.Path, list[pathlib.Path], pathlib.Path]:
-    """The folder of the collectors, the include folders, and the folder of torch_shim.cc: of the wheel, else of the clone."""
+    """Returns the folder of the collectors, the include folders, and the folder of torch_shim.cc, of the wheel or else of the
+    clone."""
     wheel = _native.library_dir() / "src"
     if wheel.is_dir():
         return wheel / "collectors", [wheel / "include"], wheel / "native"
@@ -132,7 +134,7 @@ def _build(wanted: tuple[str, str, str], torch_dir: pathlib.Path) -> pathlib.Pat
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with _locked(folder / (target.name + ".lock")):
-            if not fits(target, wanted):  # another process may have built it meanwhile
+            if not fits(target, wanted):  # another process may have built it in the meantime
                 with _progress(f"building the recorder for torch {version}, once (about a minute)"):
                     _compile(found, wanted, torch_dir, target)
     except OSError as error:
@@ -144,7 +146,7 @@ def _build(wanted: tuple[str, str, str], torch_dir: pathlib.Path) -> pathlib.Pat
 
 @contextlib.contextmanager
 def _locked(path: pathlib.Path) -> Iterator[None]:
-    """One process of this machine at a time; the others wait, as ranks of one job do."""
+    """Lets one process of this machine in at a time. The others wait, as the ranks of a job do."""
     with open(path, "w", encoding="utf-8") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield
@@ -170,7 +172,7 @@ def _progress(what: str) -> Iterator[None]:
 
 
 def _run(command: list[str]) -> None:
-    # torch's own preloads and profilers are no business of the compiler.
+    # torch's preloads and profilers must not affect the compiler.
     environment = {key: value for key, value in os.environ.items() if key not in ("LD_PRELOAD", "PYTHONPATH")}
     done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
     if done.returncode != 0:

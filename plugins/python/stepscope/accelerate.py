@@ -14,8 +14,8 @@ from . import profile, schedule
 class StepscopeKwargs(ProfileKwargs):
     """Lets Accelerator.profile() record with stepscope.
 
-    It is an argument of that method: `kwargs_handlers` of Accelerator takes no class derived from Accelerate's own.
-    The fields of ProfileKwargs keep their meaning; record_shapes is on. `log_dir` gets the files, and `options` goes to
+    It is an argument of that method; Accelerator's `kwargs_handlers` does not accept subclasses of Accelerate's own classes.
+    The fields of ProfileKwargs keep their meaning; record_shapes is on. Files go to `log_dir`, and `options` are passed to
     stepscope.profile.
     """
 
@@ -26,7 +26,7 @@ class StepscopeKwargs(ProfileKwargs):
     def build(self) -> Any:
         chosen: dict[str, Any] = dict(self.options)
         if self.schedule_option is not None:
-            chosen["schedule"] = schedule(**{"repeat": 0, **self.schedule_option})  # torch.profiler's default
+            chosen["schedule"] = schedule(**{"repeat": 0, **self.schedule_option})  # as in torch.profiler
         if self.activities is not None:
             chosen["activities"] = [self._get_profiler_activity(name) for name in self.activities]
         return profile(log_dir=self.log_dir, on_trace_ready=self.on_trace_ready, record_shapes=self.record_shapes,

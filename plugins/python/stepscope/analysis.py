@@ -1,4 +1,4 @@
-"""analyze, compare and what_if: the analysis of recorded traces from Python.
+"""analyze, compare and what_if: analyse recorded traces from Python.
 
 A path is a trace file of torch.profiler or of stepscope, an XSpace, a log directory, or a folder with one trace per rank.
 """
@@ -17,9 +17,9 @@ StrPath = str | os.PathLike[str]
 
 
 def analyze(paths: StrPath | Iterable[StrPath]) -> Report:
-    """The report of one trace, or of all ranks of one run.
+    """Returns the report on one trace, or on all ranks of one run.
 
-    StepscopeError: a trace cannot be read, or the traces are not the ranks of one run.
+    Raises StepscopeError if a trace cannot be read, or the traces are not the ranks of one run.
     """
     names = [os.fspath(paths)] if isinstance(paths, (str, os.PathLike)) else [os.fspath(path) for path in paths]
     if not names:
@@ -32,12 +32,12 @@ def analyze(paths: StrPath | Iterable[StrPath]) -> Report:
 
 
 def compare(before: StrPath, after: StrPath) -> Comparison:
-    """Two traces of one program, before and after a change."""
+    """Compares two traces of one program, before and after a change."""
     return Comparison.from_json(_native.call("compare", {"a": os.fspath(before), "b": os.fspath(after), "format": "json"}))
 
 
 def what_if(path: StrPath, **changes: bool | int | float | str) -> Prediction:
-    """The predicted step time under other settings: what_if("runs/x", workers=2, batch_size=128).
+    """Predicts the step time under other settings: what_if("runs/x", workers=2, batch_size=128).
 
     The keys are those of `stepscope what-if` (docs/command_line.md).
     """

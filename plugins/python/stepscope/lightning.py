@@ -13,9 +13,9 @@ from . import profile
 
 
 class StepscopeCallback(Callback):
-    """Records steps of fit(): a step ends with the batch that an optimizer stepped after.
+    """Records steps of fit(): a step ends with the batch after which an optimizer stepped.
 
-    Takes the arguments of stepscope.profile. `report` is that of the last recorded window, None before there is one.
+    Takes the arguments of stepscope.profile. `report` is the report on the last recorded window; None before the first one.
     """
 
     def __init__(self, **options: Any) -> None:
@@ -33,7 +33,7 @@ class StepscopeCallback(Callback):
         self._profile.start()
 
     def on_train_batch_end(self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int) -> None:
-        # Gradients may be accumulated over batches; two optimizers count double.
+        # Gradients may be accumulated over batches, and two optimizers count double.
         if self._profile is not None and trainer.global_step > self._steps:
             self._steps = trainer.global_step
             self._profile.step()

@@ -1,7 +1,7 @@
-"""`stepscope mcp`: answers to an agent's questions about traces, over the Model Context Protocol on stdio.
+"""`stepscope mcp`: answers an agent's questions about traces over the Model Context Protocol on stdio.
 
-An answer is JSON of at most LIMIT characters. Keys name their units, as in docs/json.md. Only paths that lie in those
-given on the command line are read.
+An answer is JSON of at most LIMIT characters. Keys contain their units, as in docs/json.md. The server reads only paths inside
+those given on the command line.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from . import _native
 from ._native import StepscopeError, say
 
 LIMIT = 20_000  # characters of an answer
-LONGEST_TEXT = 1_000  # characters of one text in it
+LONGEST_TEXT = 1_000  # characters of one text in an answer
 FINDINGS = 8
 ROWS = 25
 
@@ -27,7 +27,7 @@ findings[].gain_ms_per_step what it gains per step, in milliseconds, with the ra
 predicts settings, compare measures a change, explain describes a rule. Keys end in their units: _ms, _us, _bytes,
 _frac (0 to 1). A gain of gain_kind "bound" is an upper bound."""
 
-# Of a report, what an answer has; the rest is long, or for drawing.
+# The keys of a report that an answer contains; the others are long, or for drawing.
 REPORT_KEYS = ("run", "has_gpu", "steps", "recording_ms", "time_split_ms", "path_split_ms", "phases_ms", "plan", "coverage",
                "replay", "losses", "held_back", "top_ops", "modules", "lines")
 FINDING_KEYS = ("id", "severity", "confidence", "gain_kind", "gain_ms_per_step", "speedup", "evidence", "where", "fix",
@@ -41,7 +41,7 @@ class Places:
         self._roots = [os.path.realpath(root) for root in roots]
 
     def checked(self, path: str) -> str:
-        """`path` itself. Raises StepscopeError if it, or a trace in it, is outside the roots."""
+        """Returns `path`. Raises StepscopeError if it, or a trace in it, is outside the roots."""
         inside = self._inside(path)
         if inside and os.path.isdir(path):
             runs = json.loads(_native.call("list", {"dir": path}))["runs"]
@@ -60,7 +60,7 @@ class Places:
 
 
 def shortened(value: Any, rows: int, text: int) -> Any:
-    """`value` with lists of at most `rows` entries and texts of at most `text` characters; what was cut is said."""
+    """Returns `value` with at most `rows` entries per list and `text` characters per text, and notes what was cut."""
     if isinstance(value, str):
         return value if len(value) <= text else value[:text] + f"... ({len(value) - text} characters left out)"
     if isinstance(value, dict):
@@ -72,7 +72,7 @@ def shortened(value: Any, rows: int, text: int) -> Any:
 
 
 def bounded(value: Any) -> str:
-    """The value as JSON of at most LIMIT characters, the ends of its longest lists and texts left out."""
+    """Returns the value as JSON of at most LIMIT characters. Ends of long lists and texts are cut."""
     rows, text = 1_000, LONGEST_TEXT
     while True:
         answer = json.dumps(shortened(value, rows, text), ensure_ascii=False)
@@ -83,7 +83,7 @@ def bounded(value: Any) -> str:
 
 
 def summary(report: dict[str, Any]) -> dict[str, Any]:
-    """What an answer has of a report."""
+    """Returns the parts of a report for an answer."""
     short = {key: report[key] for key in REPORT_KEYS if report.get(key) not in (None, [], {}, "")}
     for key in ("top_ops", "modules", "lines"):
         if key in short:
@@ -98,39 +98,39 @@ def summary(report: dict[str, Any]) -> dict[str, Any]:
 
 
 def tools(places: Places) -> list[Callable[..., str]]:
-    """The functions that an agent may call. Their names, docstrings and types are the interface."""
+    """Returns the functions that an agent may call. Their names, docstrings and types are the interface."""
 
     def call(job: str, **request: Any) -> Any:
         return json.loads(_native.call(job, request))
 
     def list_runs(path: str = "") -> str:
-        """The runs in a folder: name, start, folders of the recorded windows, step time in ms, first finding.
-        Without a path: of all paths that this server may read."""
+        """Lists the runs in a folder: name, start, folders of the recorded windows, step time in ms, first finding. Without a
+        path: all paths that this server may read."""
         listed = [call("list", dir=places.checked(one)) if os.path.isdir(one) else {"trace": one}
                   for one in ([path] if path else places.roots)]
         return bounded({"paths": listed})
 
     def analyze(path: str, rank: int = -1, run: str = "") -> str:
-        """What to change first in the training loop that was recorded, with the predicted gain per step in ms.
-        `path`: a trace, a folder with one trace per rank, or a log directory (its newest run, or `run`)."""
+        """Says what to change first in the recorded training loop, with the predicted gain per step in ms. `path`: a trace, a
+        folder with one trace per rank, or a log directory (its newest run, or `run`)."""
         report = call("analyze", paths=[places.checked(path)], rank=rank, run=run)
         reports = report if isinstance(report, list) else [report]
         answers = [summary(one) for one in reports]
         return bounded(answers[0] if len(answers) == 1 else {"reports": answers})
 
     def compare(before: str, after: str, rank: int = -1) -> str:
-        """Two traces of one program, before and after a change: the predicted and the measured gain per step in ms,
+        """Compares two traces of one program, before and after a change: the predicted and the measured gain per step in ms,
         with its 95 % interval, and what changed by cause, operator and kernel."""
         return bounded(call("compare", a=places.checked(before), b=places.checked(after), rank=rank))
 
     def what_if(path: str, changes: dict[str, int | float | bool | str] | None = None,
                 findings: list[str] | None = None) -> str:
-        """The predicted step time in ms under other settings (keys as in `settings` of a finding: workers,
-        intra_op_threads, batch_size, ...), or with the advice of findings followed."""
+        """Predicts the step time in ms under other settings (keys as in `settings` of a finding: workers, intra_op_threads,
+        batch_size, ...), or if the advice of findings is followed."""
         return bounded(call("what_if", path=places.checked(path), changes=changes or {}, findings=findings or []))
 
     def top(path: str, by: str = "self", table: str = "", limit: int = ROWS) -> str:
-        """Operators, ranges, calls, kernels and copies by time in us. `by`: self, total, calls or gpu; `table`: one of
+        """Lists operators, ranges, calls, kernels and copies by time in us. `by`: self, total, calls or gpu; `table`: one of
         ops, ranges, calls, kernels, copies; empty: all of them."""
         found = call("top", path=places.checked(path), by=by, limit=max(1, min(limit, 200)))
         if table:
@@ -140,11 +140,11 @@ def tools(places: Places) -> list[Callable[..., str]]:
         return bounded(found)
 
     def rules() -> str:
-        """The rules: the id of each and the question it answers."""
+        """Lists the rules: the ID of each and the question that it answers."""
         return bounded({rule["id"]: rule["question"] for rule in call("rules")["rules"]})
 
     def explain(id: str) -> str:
-        """One rule: when it reports a finding and when not, and the fix."""
+        """Explains one rule: when it reports a finding and when not, and the fix."""
         known = {rule["id"]: rule for rule in call("rules")["rules"]}
         if id not in known:
             raise StepscopeError(f"no rule has the id '{id}'; the tool rules lists them")
@@ -154,7 +154,7 @@ def tools(places: Places) -> list[Callable[..., str]]:
 
 
 def make(roots: Sequence[str]) -> Any:
-    """The server for these paths, an mcp.server.mcpserver.MCPServer."""
+    """Returns the server for these paths, an mcp.server.mcpserver.MCPServer."""
     from mcp.server.mcpserver import MCPServer
     from mcp.server.mcpserver.exceptions import ToolError
 
@@ -177,7 +177,7 @@ def make(roots: Sequence[str]) -> Any:
 
 
 def mcp(words: Sequence[str]) -> int:
-    """`stepscope mcp`; returns the exit status."""
+    """Runs `stepscope mcp`; returns the exit status."""
     if not words or any(word.startswith("-") for word in words):
         say("mcp needs the paths that it may read: stepscope mcp PATH...")
         return 2

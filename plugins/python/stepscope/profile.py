@@ -1,4 +1,4 @@
-"""`profile`: torch.profiler's arguments and habits, with our recorder and a report."""
+"""`profile`: takes torch.profiler's arguments and works like it, with our recorder and a report."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 _MOST_REPORTS = 16
 _UNUSED = ("experimental_config", "execution_trace_observer", "acc_events", "custom_trace_id_callback", "use_cuda",
-           "post_processing_timeout_s")  # of torch.profiler.profile
+           "post_processing_timeout_s")  # arguments of torch.profiler.profile
 
 
 class profile:  # noqa: N801 - torch.profiler's name
@@ -35,29 +35,30 @@ class profile:  # noqa: N801 - torch.profiler's name
                 prof.step()
         prof.report
 
-    The arguments of torch.profiler.profile mean what they mean there; record_shapes is on, since rules need shapes. Without
-    a schedule the whole loop is recorded. A report is made in the background when a window ends, printed in the next step, and followed by `on_trace_ready(prof)`.
+    Arguments of torch.profiler.profile mean the same here; record_shapes is on, because rules need shapes. Without a schedule,
+    the whole loop is recorded. When a window ends, its report is made in the background and printed in the next step, and then
+    `on_trace_ready(prof)` is called.
 
     log_dir            the folder for traces and reports; "": none are kept
-    name               what reports call the program
+    name               the program's name in reports
     print_report       whether rank 0 prints reports
-    every              records a fresh window every so many steps, for as long as the loop runs
-    on_signal          a signal (signal.SIGUSR2) that starts a window, whenever it arrives
+    every              records a new window every `every` steps, for as long as the loop runs
+    on_signal          a signal (signal.SIGUSR2) that starts a window whenever it arrives
     on_file            a path: when a file appears there, it is removed and a window starts
-    only_inside        the name of a stepscope.range: a step is one execution of it on this thread, and no operators are
-                       recorded between them. step() is not needed, and does nothing
-    max_buffer_bytes   memory for the events of one window; what does not fit is counted, and the report says so
-    rank_timeout       of several ranks, seconds that rank 0 waits for the windows of the others, to report on all of them
-                       together; 0: each rank reports alone
-    stop_timeout       seconds that the end of the loop waits for reports and files
-    signal_grace       SIGTERM in mid-window ends the profile after the running step, with a report of its complete steps, and
-                       then the program by the same signal: at the latest so many seconds after it came. 0: SIGTERM ends the
-                       program as ever, and an open window is lost. Handlers of the program's own are never replaced
+    only_inside        the name of a stepscope.range: each execution of the range on this thread is a step, and no operators
+                       are recorded between steps. step() is not needed and does nothing
+    max_buffer_bytes   memory for the events of one window; events that do not fit are counted, and the report says so
+    rank_timeout       with several ranks: how many seconds rank 0 waits for the windows of the other ranks, to report on all
+                       of them together; 0: each rank reports alone
+    stop_timeout       how many seconds the end of the loop waits for reports and files
+    signal_grace       SIGTERM during a window ends the profile after the current step, with a report on its complete steps;
+                       then the same signal ends the program, at the latest this many seconds after it came. 0: SIGTERM ends
+                       the program at once, and an open window is lost. The program's own handlers are never replaced
     write_step_times   writes the time of every step of the run to the log directory
-    status_every       seconds between lines on stderr about how the run goes; 0: none
+    status_every       seconds between status lines about the run on stderr; 0: none
 
-    Wrong arguments raise ValueError or TypeError here. From then on nothing raises: an error is a line on stderr, and
-    training goes on.
+    Wrong arguments raise ValueError or TypeError here. After that, nothing raises: an error is a line on stderr, and training
+    continues.
     """
 
     def __init__(self, *, activities: Iterable[Any] | None = None, schedule: Callable[[int], Any] | None = None,
@@ -93,16 +94,16 @@ class profile:  # noqa: N801 - torch.profiler's name
         self.step_num = 0
         self._recording: Recording | None = None
         self._finished: Recording | None = None  # the last one
-        self._seen = 0  # windows of self._recording that were shown
+        self._seen = 0  # windows of self._recording that were handled
         self._texts: list[str] = []  # JSON of the last reports
         self._job_text = ""  # JSON of the last window's report of all ranks
         self._stopped = False
-        # A broken installation is misuse, and known before training starts.
+        # A broken installation must raise here, before training starts.
         self._print_report = print_report and _rank.own().rank == 0
-        self._before_end: Callable[[], None] | None = None  # called where a signal ends the program
+        self._before_end: Callable[[], None] | None = None  # called if a signal ends the program
 
     def start(self) -> None:
-        """Begins, as entering the `with` block does."""
+        """Starts, as entering the `with` block does."""
         if self._recording is not None or self._stopped:
             return
         _live.add(self)
@@ -121,7 +122,7 @@ class profile:  # noqa: N801 - torch.profiler's name
         self.stop()
 
     def step(self) -> None:
-        """A step has ended."""
+        """Marks the end of a step."""
         if not self._only_inside:
             self._end_step()
 
@@ -157,7 +158,7 @@ class profile:  # noqa: N801 - torch.profiler's name
             self._guard("the profile did not end well", self._end, self._recording)
 
     def _begin(self, when: schedule) -> None:
-        """Starts recording; says why where that is impossible."""
+        """Starts recording, or says why that is impossible."""
         from . import _recording
 
         if self._recording is not None:
@@ -170,7 +171,7 @@ class profile:  # noqa: N801 - torch.profiler's name
     def _end(self, recording: Recording) -> None:
         no_step = self.step_num == self._options.first_step and not self._only_inside
         if no_step and self._when is not None and self._when.is_whole_loop:
-            recording.step()  # a block without steps is one step
+            recording.step()  # a block without step() is one step
         self._finish(recording)
 
     def _finish(self, recording: Recording) -> None:
@@ -189,7 +190,7 @@ class profile:  # noqa: N801 - torch.profiler's name
             recording.close()
 
     def _show(self, recording: Recording) -> None:
-        """Prints and keeps the reports that came since the last time."""
+        """Prints and keeps the reports that arrived since the last call."""
         while self._seen < recording.windows():
             window, self._seen = self._seen, self._seen + 1
             self._texts = [*self._texts[1 - _MOST_REPORTS:], recording.get(window, "json")]
@@ -201,11 +202,11 @@ class profile:  # noqa: N801 - torch.profiler's name
                 self._guard("on_trace_ready failed", self.on_trace_ready, self)
 
     def _guard(self, what: str, function: Callable[..., Any], *arguments: Any) -> None:
-        """Calls it; an exception is a line on stderr."""
+        """Calls the function; an exception becomes a line on stderr."""
         try:
             function(*arguments)
         except _native.StepscopeError as error:
-            if not str(error).endswith("unprofiled"):  # the core has said that
+            if not str(error).endswith("unprofiled"):  # the core has already said that
                 say(f"{what}: {error}; training goes on")
         except Exception as error:
             import traceback
@@ -215,14 +216,14 @@ class profile:  # noqa: N801 - torch.profiler's name
 
     @property
     def reports(self) -> list[Report]:
-        """Of the windows so far, the last 16."""
+        """The reports on the windows so far, at most the last 16."""
         from .report import Report
 
         return [Report.from_json(text) for text in self._texts]
 
     @property
     def report(self) -> Report:
-        """Of the last window. Raises StepscopeError where there is none yet."""
+        """The report on the last window. Raises StepscopeError if there is none yet."""
         from .report import Report
 
         if not self._texts:
@@ -231,13 +232,13 @@ class profile:  # noqa: N801 - torch.profiler's name
 
     @property
     def job_report(self) -> Report | None:
-        """Of the last window, on all ranks: on rank 0 of a job of several; None elsewhere, and where no other rank records."""
+        """The report on the last window of all ranks. None except on rank 0 of a job, and None if no other rank records."""
         from .report import Report
 
         return Report.from_json(self._job_text) if self._job_text else None
 
     def key_averages(self, group_by_input_shape: bool = False) -> KeyAverages:
-        """Operators of the last window by time, as torch.profiler lists them. Raises StepscopeError where there is none."""
+        """The last window's operators by time, as torch.profiler lists them. Raises StepscopeError if there is no window."""
         from ._averages import KeyAverages
 
         return KeyAverages(self._last_trace(), group_by_input_shape)
@@ -248,18 +249,18 @@ class profile:  # noqa: N801 - torch.profiler's name
         return self._finished.get(-1, "trace")
 
     def export_chrome_trace(self, path: str | os.PathLike[str]) -> None:
-        """Writes the trace of the last window, gzipped if the path ends in .gz. Raises StepscopeError where there is none."""
+        """Writes the last window's trace, gzipped if the path ends in .gz. Raises StepscopeError if there is none."""
         from . import _recording
 
         _recording.export(self._last_trace(), path)
 
 
 def _ranges() -> Any:
-    return sys.modules["stepscope.range"]  # `range` of the package is the class
+    return sys.modules["stepscope.range"]  # the package's attribute `range` is the class
 
 
 class _RangeSteps:
-    """Steps of a profile from the executions of a range, on the thread that started it."""
+    """Makes a profile's steps from executions of a range, on the thread that started the profile."""
 
     def __init__(self, name: str, owner: profile) -> None:
         self.name = name
@@ -281,7 +282,7 @@ class _RangeSteps:
             self._owner._end_step()
 
 
-# Profiles that were started and not stopped: a script may end without leaving the block.
+# Profiles that were started and not stopped: a script may end inside the block.
 _live: weakref.WeakSet[profile] = weakref.WeakSet()
 _pid = os.getpid()
 

@@ -1,4 +1,4 @@
-"""pytest: a fixture that records a step, and fails the test where the step became slower than before.
+"""pytest: a fixture that records a step and fails the test if the step became slower than in a baseline.
 
     def test_step(record_steps):
         report = record_steps(lambda: train(batch))
@@ -43,9 +43,9 @@ def _percentage(text: str) -> float:
 
 @pytest.fixture
 def record_steps(request: pytest.FixtureRequest, tmp_path: pathlib.Path) -> Callable[..., Report]:
-    """record_steps(step, steps=10, warmup=3, **options): calls step() so often, records `steps` calls, returns the Report.
+    """record_steps(step, steps=10, warmup=3, **options): calls step(), records `steps` of the calls, and returns the Report.
 
-    `options` go to stepscope.profile. A test may call it once, or several times with a `name` each.
+    `options` go to stepscope.profile. A test may call it once, or several times with different values of `name`.
     """
     from stepscope import StepscopeError, compare, profile, schedule
 
@@ -55,7 +55,7 @@ def record_steps(request: pytest.FixtureRequest, tmp_path: pathlib.Path) -> Call
     def record(step: Callable[[], object], *, steps: int = 10, warmup: int = 3, name: str = "", **options: Any) -> Report:
         folder = re.sub(r"[^\w.-]+", "-", f"{request.node.nodeid}-{name}").strip("-")
         log_dir = pathlib.Path(option("dir") or tmp_path) / folder
-        # Three steps before the profile: what only the first ones do (lazy initialisation) is no part of it.
+        # Three steps run before the recording, so that work of only the first steps (lazy initialisation) is left out.
         when = schedule(wait=3, warmup=warmup, active=steps)
         with profile(log_dir=str(log_dir), name="pytest", schedule=when, print_report=False, **options) as recorder:
             for _ in range(3 + warmup + steps):

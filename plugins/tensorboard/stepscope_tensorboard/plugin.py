@@ -1,4 +1,4 @@
-"""AdvicePlugin: what TensorBoard loads."""
+"""AdvicePlugin: the class that TensorBoard loads."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ from stepscope._native import StepscopeError
 from .runs import Runs
 
 SCRIPT = pathlib.Path(__file__).with_name("index.js")
-# What a browser hashes of an inline script: the text between its tags.
+# A browser hashes the text between an inline script's tags.
 INLINE = re.compile(r"<script\b(?P<attributes>[^>]*)>(?P<text>.*?)</script\s*>", re.S | re.I)
 
 
 def script_hashes(page: str) -> list[str]:
-    """The hashes of the page's own scripts, for the header that forbids all others."""
+    """Returns the hashes of the page's own scripts, for the header that forbids all others."""
     return [base64.b64encode(hashlib.sha256(found["text"].encode()).digest()).decode()
             for found in INLINE.finditer(page) if "src=" not in found["attributes"]]
 
 
 class AdvicePlugin(base_plugin.TBPlugin):
-    """The tab "Advice". Serves what lies in the log directory, and no other path."""
+    """The tab "Advice". Serves only files in the log directory."""
 
     plugin_name = "stepscope"
 
@@ -56,7 +56,7 @@ class AdvicePlugin(base_plugin.TBPlugin):
             windows = self._runs.windows()
         except StepscopeError as error:
             return http_util.Respond(request, {"error": str(error)}, "application/json", code=500)
-        # No path of this machine, but for what is below the log directory.
+        # Does not reveal paths of this machine, except below the log directory.
         shown = [{**{key: one[key] for key in ("id", "name", "start", "cycle", "steps", "step_ms", "first_finding",
                                                "first_gain_ms_per_step", "gain_kind")},
                   "traces": [pathlib.Path(path).name for path in one["traces"]]} for one in windows]

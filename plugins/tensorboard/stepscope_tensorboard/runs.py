@@ -1,4 +1,4 @@
-"""The recorded windows of a log directory, and the HTML of their reports. Knows nothing of TensorBoard."""
+"""The recorded windows of a log directory, and their reports as HTML. Does not depend on TensorBoard."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from typing import Any, Callable
 from stepscope import _native, _page
 from stepscope._native import StepscopeError
 
-FRESH_S = 2.0  # a list of runs is used again for so long: TensorBoard asks several times at once
+FRESH_S = 2.0  # seconds for which a list of runs is reused, because TensorBoard asks several times at once
 PAGES_KEPT = 16
 
 
 class Runs:
-    """What lies in one log directory. Any thread."""
+    """The contents of one log directory. Any thread may use it."""
 
     def __init__(self, log_dir: str) -> None:
         self._root = os.path.realpath(log_dir) if log_dir else ""
@@ -28,8 +28,8 @@ class Runs:
         self._pages: OrderedDict[tuple[Any, ...], str] = OrderedDict()
 
     def windows(self) -> list[dict[str, Any]]:
-        """The windows that have traces, newest first: `id` (the folder, relative to the log directory), `name`, `start`,
-        `cycle`, `traces`, and what the report says first."""
+        """Returns the windows with traces, newest first: `id` (the folder, relative to the log directory), `name`, `start`,
+        `cycle`, `traces`, and the report's first finding."""
         with self._lock:
             if time.monotonic() - self._listed_at >= FRESH_S:
                 self._listed = self._list()
@@ -45,7 +45,7 @@ class Runs:
             for window in run["windows"]:
                 paths = [window["folder"], *window["traces"], *filter(None, window["pages"])]
                 if not all(map(self._is_inside, paths)):
-                    continue  # a link out of the log directory
+                    continue  # a link that leads out of the log directory
                 windows.append({**window, "id": os.path.relpath(window["folder"], self._root), "name": run["name"],
                                 "start": run["start"]})
         return windows[::-1]
@@ -60,7 +60,7 @@ class Runs:
         raise StepscopeError(f"no run '{window}' in the log directory")
 
     def _paths(self, window: str, trace: str) -> tuple[list[str], str]:
-        """The traces to read, and the page that was written with them ("" if there is none for these)."""
+        """Returns the traces to read, and the page written with them ("" if there is none)."""
         found = self._window(window)
         if not trace:
             return found["traces"], found["pages"][0] if len(found["traces"]) == 1 else ""
@@ -70,14 +70,14 @@ class Runs:
         raise StepscopeError(f"no trace '{trace}' in {window}")
 
     def page(self, window: str, trace: str = "") -> str:
-        """The report of a window, of all ranks or of one trace, as HTML. Raises StepscopeError."""
+        """Returns the report on a window's ranks, or on one trace, as HTML. Raises StepscopeError."""
         paths, written = self._paths(window, trace)
         if written:
             return pathlib.Path(written).read_text(encoding="utf-8", errors="replace")
         return self._made(paths, lambda: _page.report(paths))
 
     def comparison(self, before: str, after: str) -> str:
-        """Two windows compared, as HTML. Raises StepscopeError."""
+        """Returns the comparison of two windows as HTML. Raises StepscopeError."""
         a, b = self._window(before), self._window(after)
         return self._made([a["folder"], b["folder"]], lambda: _page.comparison(a["folder"], b["folder"]))
 

@@ -27,6 +27,8 @@ class FakeCifar final : public ImageSource {
 
   absl::Status Read(int64_t index, Image* image, int* label) const override {
     *image = MakeNoise(seed_, index, kSide, kSide);
+    // A different seed from the pixels', because labels and pixels must not be
+    // the same random numbers.
     *label = static_cast<int>(
         Random(~seed_, static_cast<uint64_t>(index)).Below(classes_));
     return absl::OkStatus();
@@ -37,7 +39,7 @@ class FakeCifar final : public ImageSource {
   int classes_;
 };
 
-// The whole split stays in memory, as torchvision does: it is 184 MB at most.
+// The whole split stays in memory, as in torchvision: it is at most 184 MB.
 class Cifar10 final : public ImageSource {
  public:
   Cifar10(std::vector<uint8_t> records, std::string description)
@@ -55,6 +57,7 @@ class Cifar10 final : public ImageSource {
     *label = record[0];
     image->width = image->height = kSide;
     image->pixels.resize(3 * kPlane);
+    // Converts three planes to the interleaved RGB of an Image.
     for (size_t i = 0; i < kPlane; ++i) {
       for (size_t c = 0; c < 3; ++c) {
         image->pixels[i * 3 + c] = record[1 + c * kPlane + i];
@@ -79,6 +82,8 @@ absl::Status Append(const std::string& path, std::vector<uint8_t>& records) {
         "; it is damaged, or it is CIFAR-100: unpack cifar-10-binary.tar.gz "
         "again");
   }
+  // Checked here, where the file is known. Otherwise cross_entropy() would
+  // report, steps later, only that a label is out of bounds.
   for (size_t at = 0; at < bytes->size(); at += kRecord) {
     if ((*bytes)[at] < kCifarClasses) continue;
     return absl::DataLossError("cannot read " + path +
@@ -107,12 +112,16 @@ absl::StatusOr<std::unique_ptr<ImageSource>> OpenCifar10(const std::string& dir,
     if (wanted && name.ends_with(".bin"))
       paths.push_back(entry.path().string());
   }
+  // For OpenSources(), NotFound means "this is not CIFAR-10": it then looks for
+  // folders of JPEG files.
   if (paths.empty()) {
     return absl::NotFoundError(
         "found no " +
         std::string(train ? "data_batch_*.bin" : "test_batch.bin") + " in " +
         dir + (code ? ": " + code.message() : ""));
   }
+  // Sort, because a folder lists its files in any order, and a picture must
+  // have the same number in every run.
   std::sort(paths.begin(), paths.end());
   std::vector<uint8_t> records;
   for (const std::string& path : paths) {

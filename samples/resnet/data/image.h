@@ -1,5 +1,5 @@
-// Image: one decoded picture, and Random: numbers that depend on a seed and
-// nothing else, so that a run can be repeated exactly.
+// Image: one decoded picture. Random: numbers that depend only on a seed, so
+// that a run can be repeated exactly.
 #pragma once
 
 #include <cstddef>
@@ -22,20 +22,20 @@ struct Image {
   bool operator==(const Image&) const = default;
 };
 
-// A counter put through a mixing function; cheap to make, so every picture and
-// every draw of a picture has its own. The standard library's distributions
-// differ between implementations and would not repeat.
+// A counter put through a mixing function. It is cheap to make, so every
+// picture and every draw of a picture has its own. The standard library's
+// distributions differ between implementations and could not be repeated.
 class Random {
  public:
   Random(uint64_t seed, uint64_t stream) : state_(Mix(seed ^ Mix(stream))) {}
 
   uint64_t Next() { return Mix(state_ += kStep); }
-  // In [0, 1).
+  // Returns a number in [0, 1).
   double Uniform() { return static_cast<double>(Next() >> 11) * 0x1.0p-53; }
   double Uniform(double low, double high) {
     return low + (high - low) * Uniform();
   }
-  // In [0, limit). REQUIRES: limit > 0.
+  // Returns a number in [0, limit). REQUIRES: limit > 0.
   int64_t Below(int64_t limit) {
     return static_cast<int64_t>(Uniform() * static_cast<double>(limit));
   }

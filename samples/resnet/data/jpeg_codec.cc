@@ -1,9 +1,10 @@
-// libjpeg reports an error by calling a function that must not return. It is C,
-// so that function jumps; the frames jumped over hold no C++ objects.
+// libjpeg reports an error by calling a function that must not return. libjpeg
+// is C, so the function uses longjmp(). The frames that it skips contain no C++
+// objects.
 #include <csetjmp>
 #include <cstdio>
 #include <cstdlib>
-// jpeglib.h needs FILE and size_t to be declared before it.
+// jpeglib.h needs FILE and size_t to be declared before it is included.
 #include <jerror.h>
 #include <jpeglib.h>
 
@@ -13,7 +14,7 @@ namespace resnet {
 namespace {
 
 struct JpegError {
-  jpeg_error_mgr base;  // first: libjpeg hands back a pointer to it
+  jpeg_error_mgr base;  // must be first: libjpeg passes a pointer to it
   std::jmp_buf jump;
   char text[JMSG_LENGTH_MAX];
   bool unsupported;
@@ -26,16 +27,20 @@ JpegError* Of(j_common_ptr codec) {
 [[noreturn]] void Fail(j_common_ptr codec) {
   JpegError* error = Of(codec);
   error->base.format_message(codec, error->text);
+  // For example CMYK: nothing is damaged, but libjpeg cannot convert it to RGB.
   error->unsupported = error->base.msg_code == JERR_CONVERSION_NOTIMPL;
   std::longjmp(error->jump, 1);
 }
 
-// libjpeg only warns when a file ends early or its data are damaged, and makes
-// the rest of the picture up. Training on that would be silently wrong.
+// If a file ends early or its data are damaged, libjpeg only warns and invents
+// the rest of the picture. Training with such a picture would be silently
+// wrong.
 void Warn(j_common_ptr codec, int level) {
   if (level >= 0) return;  // a trace message
   JpegError* error = Of(codec);
   ++error->base.num_warnings;
+  // All other warnings, such as unexpected bytes between segments, do not
+  // affect the picture.
   int code = error->base.msg_code;
   if (code == JWRN_JPEG_EOF || code == JWRN_HIT_MARKER ||
       code == JWRN_HUFF_BAD_CODE) {
@@ -51,8 +56,8 @@ void Prepare(JpegError* error) {
   error->unsupported = false;
 }
 
-// Both return false after a jump, with error->text set. `make_room` is called
-// once the size is known and returns where the rows go.
+// Both functions return false after a jump, with error->text set. `make_room`
+// is called once the size is known and returns the memory for the rows.
 bool Decode(std::span<const uint8_t> bytes, JpegError* error,
             uint8_t* (*make_room)(void* image, int width, int height),
             void* image) {
@@ -94,6 +99,7 @@ bool Encode(const Image& image, int quality, JpegError* error,
   codec.input_components = 3;
   codec.in_color_space = JCS_RGB;
   jpeg_set_defaults(&codec);
+  // TRUE keeps the quantization tables within the 8 bits of baseline JPEG.
   jpeg_set_quality(&codec, quality, TRUE);
   jpeg_start_compress(&codec, TRUE);
   while (codec.next_scanline < codec.image_height) {
@@ -138,6 +144,7 @@ absl::StatusOr<std::vector<uint8_t>> EncodeJpeg(const Image& image,
   bool made = Encode(image, quality, &error, &bytes, &size);
   std::vector<uint8_t> out;
   if (made) out.assign(bytes, bytes + size);
+  // jpeg_mem_dest() allocates with malloc(), possibly even before an error.
   std::free(bytes);
   if (!made) {
     return absl::InternalError(std::string("cannot encode a picture: ") +

@@ -21,8 +21,8 @@
 namespace resnet {
 namespace {
 
-// Under another name until it is complete: a run that is killed, or another one
-// at the same time, must not leave half a picture for the next.
+// Writes under another name until the file is complete. A run that is killed,
+// or another run at the same time, must not leave half a picture.
 absl::Status WriteWhole(const std::string& path,
                         const std::vector<uint8_t>& bytes) {
   std::string partial = path + "." + std::to_string(::getpid()) + ".part";
@@ -63,6 +63,7 @@ absl::StatusOr<std::vector<uint8_t>> ReadFile(const std::string& path) {
   if (file < 0 || ::fstat(file, &about) != 0) {
     error = errno;
   } else if (S_ISDIR(about.st_mode)) {
+    // open() succeeds on a folder, and its size is then that of its list.
     error = EISDIR;
   } else {
     bytes.resize(static_cast<size_t>(about.st_size));
@@ -81,6 +82,7 @@ std::string DefaultJpegCache(const JpegSet& set) {
       "jpeg-" + std::to_string(set.width) + "x" + std::to_string(set.height);
   const char* cache = std::getenv("XDG_CACHE_HOME");
   const char* home = std::getenv("HOME");
+  // The XDG specification says that relative paths are to be ignored.
   if (cache != nullptr && cache[0] == '/') {
     return std::string(cache) + "/stepscope/" + name;
   }
@@ -106,6 +108,8 @@ absl::StatusOr<std::vector<std::string>> MakeJpegFiles(
     char name[32];
     std::snprintf(name, sizeof(name), "/%05d.jpg", i);
     paths.push_back(dir + name);
+    // A file with its final name is complete, because WriteWhole() renames it
+    // last.
     if (!std::filesystem::exists(paths.back(), code)) missing.push_back(i);
   }
   if (missing.empty()) return paths;
@@ -117,6 +121,8 @@ absl::StatusOr<std::vector<std::string>> MakeJpegFiles(
   unsigned running = std::clamp(std::thread::hardware_concurrency(), 1u, 8u);
   auto work = [&] {
     for (size_t i = next++; i < missing.size(); i = next++) {
+      // A picture depends only on its number, so it does not matter which
+      // thread or which run makes it.
       absl::Status status = MakeOne(set, missing[i], paths[missing[i]]);
       if (status.ok()) continue;
       std::lock_guard lock(mutex);
@@ -129,9 +135,13 @@ absl::StatusOr<std::vector<std::string>> MakeJpegFiles(
   };
   std::vector<std::jthread> threads;
   for (unsigned i = running; i > 0; --i) threads.emplace_back(work);
+  // This thread makes no pictures. It reports the progress, so that
+  // `on_progress` is called from only one thread.
   std::unique_lock lock(mutex);
   while (!finished.wait_for(lock, std::chrono::milliseconds(200),
                             [&] { return running == 0; })) {
+    // `next` may be too large, because each thread that finds no more work has
+    // increased it once more.
     on_progress(static_cast<int>(std::min(next.load(), missing.size())));
   }
   if (!first_error.ok()) return first_error;

@@ -17,8 +17,8 @@ bool IsJpeg(const fs::path& path) {
   return end == ".jpg" || end == ".jpeg";
 }
 
-// The classes are the sub-folders in alphabetical order, as torchvision's
-// ImageFolder has them. Unreadable folders count as empty.
+// The classes are the sub-folders in alphabetical order, as in torchvision's
+// ImageFolder. Unreadable folders count as empty.
 std::map<std::string, std::vector<std::string>> FindClasses(
     const fs::path& dir) {
   std::map<std::string, std::vector<std::string>> classes;
@@ -29,6 +29,7 @@ std::map<std::string, std::vector<std::string>> FindClasses(
     for (const auto& file : fs::directory_iterator(folder.path(), code)) {
       if (IsJpeg(file.path())) files.push_back(file.path().string());
     }
+    // Not a class, because no picture would have its label.
     if (files.empty()) continue;
     std::sort(files.begin(), files.end());
     classes[folder.path().filename().string()] = std::move(files);
@@ -40,6 +41,8 @@ absl::StatusOr<std::unique_ptr<ImageSource>> OpenFolder(const fs::path& dir,
                                                         int classes) {
   std::vector<LabelledFile> files;
   int label = 0;
+  // The map is sorted by name, so each class gets the same label as in
+  // torchvision.
   for (const auto& [name, paths] : FindClasses(dir)) {
     for (const std::string& path : paths) files.push_back({path, label});
     ++label;
@@ -55,6 +58,8 @@ absl::StatusOr<std::unique_ptr<ImageSource>> OpenFolder(const fs::path& dir,
                                       " is too few: " + dir.string() + " has " +
                                       std::to_string(label) + " class folders");
   }
+  // There may be more classes than folders. The network then has outputs that
+  // are never right, and a larger last layer takes its time.
   return MakeJpegSource(std::move(files), std::max(classes, label),
                         dir.string());
 }
@@ -69,6 +74,8 @@ absl::StatusOr<Sources> OpenMadeJpegs(
   absl::StatusOr<std::vector<std::string>> paths =
       MakeJpegFiles(dir, set, [&](int done) {
         if (said == 0) say("making JPEG files once, in " + dir);
+        // `on_progress` is called five times per second, but one line per 250
+        // files is enough.
         if (done / 250 > said / 250 || said == 0) {
           say("made " + std::to_string(done));
         }
@@ -78,6 +85,8 @@ absl::StatusOr<Sources> OpenMadeJpegs(
   int classes = request.classes == 0 ? 1000 : request.classes;
   std::vector<LabelledFile> files;
   for (size_t i = 0; i < paths->size(); ++i) {
+    // The label is the kind of scene that MakeOne() drew, so that there is
+    // something to learn.
     int label = static_cast<int>(i % static_cast<size_t>(set.kinds));
     files.push_back({(*paths)[i], label % classes});
   }
@@ -85,6 +94,7 @@ absl::StatusOr<Sources> OpenMadeJpegs(
                             std::to_string(set.width) + "x" +
                             std::to_string(set.height) + " in " + dir;
   Sources sources;
+  // Both use the same pictures, because the artificial set is not split.
   sources.validate = MakeJpegSource(files, classes, description);
   sources.train = MakeJpegSource(std::move(files), classes, description);
   return sources;
@@ -114,9 +124,12 @@ absl::StatusOr<Sources> OpenGiven(const SourceRequest& request) {
     }
     return sources;
   }
+  // Damaged CIFAR files are an error. Only if there are none may the folder
+  // contain JPEG files.
   if (!absl::IsNotFound(train.status())) return train.status();
   for (bool is_train : {true, false}) {
     fs::path part = dir / (is_train ? "train" : "val");
+    // A folder without train/ and val/ is used for both.
     if (!fs::is_directory(part, code)) part = dir;
     absl::StatusOr<std::unique_ptr<ImageSource>> source =
         OpenFolder(part, request.classes);
@@ -134,6 +147,7 @@ absl::StatusOr<Sources> OpenSources(
   if (request.data == "jpeg") return OpenMadeJpegs(request, say);
   if (request.data == "fakecifar") {
     int classes = request.classes == 0 ? 10 : request.classes;
+    // A different seed, so that validation uses other pictures than training.
     return Sources{MakeFakeCifar(request.seed, classes),
                    MakeFakeCifar(request.seed + 1, classes)};
   }

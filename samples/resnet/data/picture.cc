@@ -10,6 +10,8 @@ namespace {
 
 using Colour = std::array<float, 3>;
 
+// Red, green and blue are one cosine at three phases, a third of a turn apart.
+// `strength` 0 gives grey; `level` is the mean brightness.
 Colour FromHue(double hue, double strength, double level) {
   Colour colour;
   for (int c = 0; c < 3; ++c) {
@@ -42,8 +44,8 @@ Thing MakeThing(Random& random, double hue, int width, int height) {
   return thing;
 }
 
-// Random values on a lattice, blended between its points: one octave of the
-// texture that clouds, leaves and walls share.
+// Random values on a lattice, interpolated between its points. This is one
+// octave of a texture like that of clouds, leaves or walls.
 class Lattice {
  public:
   Lattice(Random& random, int width, int height, int cell)
@@ -54,7 +56,7 @@ class Lattice {
       value = static_cast<float>(random.Uniform(-1, 1));
     }
   }
-  // Adds `strength` times the octave's row y to `row`.
+  // Adds `strength` times row y of the octave to `row`.
   void AddRow(int y, float strength, std::vector<float>& row) const {
     float fy = static_cast<float>(y % cell_) / static_cast<float>(cell_);
     const float* top = &values_[static_cast<size_t>(y / cell_) * columns_];
@@ -78,6 +80,8 @@ class Lattice {
 void DrawThing(const Thing& thing, int y, std::vector<Colour>& row) {
   float reach = std::max(thing.half_width, thing.half_height) + 2;
   float dy = static_cast<float>(y) - thing.y;
+  // 1.5 covers the diagonal of a square (1.41 times its side), however the
+  // thing is rotated.
   int begin = std::max(0, static_cast<int>(thing.x - reach * 1.5f));
   int end = std::min(static_cast<int>(row.size()),
                      static_cast<int>(thing.x + reach * 1.5f));
@@ -87,6 +91,8 @@ void DrawThing(const Thing& thing, int y, std::vector<Colour>& row) {
     float v = (dy * thing.cos - dx * thing.sin) / thing.half_height;
     float far = thing.round ? std::sqrt(u * u + v * v)
                             : std::max(std::abs(u), std::abs(v));
+    // Full inside, and falling to 0 over the outer twelfth, which gives a soft
+    // edge.
     float cover = std::clamp((1 - far) * 12, 0.0f, 1.0f);
     if (cover == 0) continue;
     float light = 1 + 0.25f * std::sin(u * 20 * thing.stripes) - 0.3f * v;
@@ -99,6 +105,8 @@ void DrawThing(const Thing& thing, int y, std::vector<Colour>& row) {
 }  // namespace
 
 Image MakePicture(int64_t index, int64_t kind, int width, int height) {
+  // Two streams of random numbers: one shared by all pictures of a kind, and
+  // one for this picture only.
   Random of_kind(0x5EED, static_cast<uint64_t>(kind));
   Random random(0xF11, static_cast<uint64_t>(index));
   double hue = of_kind.Uniform();
@@ -120,6 +128,7 @@ Image MakePicture(int64_t index, int64_t kind, int width, int height) {
   std::vector<Colour> row(width);
   std::vector<float> texture(width);
   for (int y = 0; y < height; ++y) {
+    // 0 in the sky and 1 on the ground, blended over twelve rows.
     float below =
         std::clamp((static_cast<float>(y) - horizon) / 6, -1.0f, 1.0f) / 2 +
         0.5f;
@@ -132,11 +141,15 @@ Image MakePicture(int64_t index, int64_t kind, int width, int height) {
     for (const Thing& thing : scene) DrawThing(thing, y, row);
     std::fill(texture.begin(), texture.end(), 0.0f);
     for (size_t i = 0; i < octaves.size(); ++i) {
+      // The sky has less texture than the ground.
       octaves[i].AddRow(y, kStrength[i] * (0.4f + 0.6f * below), texture);
     }
     uint8_t* out = image.Row(y);
     for (int x = 0; x < width; ++x) {
       uint64_t bits = random.Next();
+      // Grain with 32 levels, the same in all channels. Without the grain a
+      // JPEG file of the picture would be much smaller than that of a
+      // photograph.
       float grain = static_cast<float>(bits & 31) - 15.5f;
       for (int c = 0; c < 3; ++c) {
         float value = row[x][c] + texture[x] + grain;

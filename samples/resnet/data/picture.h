@@ -1,5 +1,5 @@
-// Pictures made up from a number: no download, the same on every machine, and
-// about as hard for a JPEG decoder as a photograph.
+// Artificial pictures, made from a number: no download, the same on every
+// machine, and about as hard for a JPEG decoder as a photograph.
 #pragma once
 
 #include <cstdint>
@@ -8,13 +8,13 @@
 
 namespace resnet {
 
-// A scene of sky, ground, a few objects, texture and film grain. The kind of
-// scene (colours, number of objects) follows from `kind`, all else from
-// `index`, so that a network can tell kinds apart.
-// REQUIRES: width and height at least 8.
+// Makes a scene of sky, ground, a few objects, texture and film grain. The kind
+// of scene (colours, number of objects) depends on `kind` and everything else
+// on `index`, so that a network can learn to tell kinds apart. REQUIRES: width
+// and height are at least 8.
 Image MakePicture(int64_t index, int64_t kind, int width, int height);
 
-// A picture of independent random bytes (what FakeCIFAR is made of).
+// Makes a picture of independent random bytes, as in FakeCIFAR.
 Image MakeNoise(uint64_t seed, int64_t index, int width, int height);
 
 }  // namespace resnet

@@ -8,14 +8,19 @@
 namespace resnet {
 namespace {
 
-// For each output position: the inputs that count, and by how much.
+// For each output position: the inputs that contribute to it, and their
+// weights.
 class Filter {
  public:
   // Maps `size` inputs from `begin` on to `outputs` positions.
   Filter(int begin, int size, int outputs) : taps_(outputs) {
     double scale = static_cast<double>(size) / outputs;
+    // At least one input. When enlarging, the triangle interpolates the two
+    // nearest inputs.
     double reach = std::max(scale, 1.0);
     for (int i = 0; i < outputs; ++i) {
+      // The centres of pixels are at half-integers, so that both edges are
+      // treated the same.
       double centre = (i + 0.5) * scale;
       int first = std::max(0, static_cast<int>(centre - reach + 0.5));
       int last = std::min(size, static_cast<int>(centre + reach + 0.5));
@@ -29,6 +34,8 @@ class Filter {
         weights_.push_back(static_cast<float>(weight));
         sum += weight;
       }
+      // `sum` contains only inputs within the picture, so that the weights add
+      // up to 1 at the edges, too.
       for (size_t k = taps.offset; k < weights_.size(); ++k) {
         weights_[k] /= static_cast<float>(sum);
       }
@@ -49,8 +56,8 @@ class Filter {
   std::vector<float> weights_;
 };
 
-// Adds weight times a row of bytes; the loop the compiler must vectorise, as
-// most of the work of resizing a large crop is here.
+// Adds weight times a row of bytes. The compiler must vectorise this loop,
+// because it does most of the work of resizing a large crop.
 void AddRow(const uint8_t* row, float weight, std::span<float> sums) {
   for (size_t i = 0; i < sums.size(); ++i) {
     sums[i] += weight * static_cast<float>(row[i]);
@@ -63,6 +70,7 @@ Box RandomResizedCrop(int width, int height, Random& random) {
   double area = static_cast<double>(width) * height;
   for (int attempt = 0; attempt < 10; ++attempt) {
     double wanted = area * random.Uniform(0.08, 1.0);
+    // Uniform in the logarithm, so that wide and tall crops are equally likely.
     double ratio =
         std::exp(random.Uniform(std::log(3.0 / 4), std::log(4.0 / 3)));
     int w = static_cast<int>(std::lround(std::sqrt(wanted * ratio)));
@@ -85,6 +93,8 @@ Box CentralCrop(int width, int height) {
 
 void ResizeCrop(const Image& image, const Box& box, int side, bool flip,
                 std::span<uint8_t> planes) {
+  // Vertically first, because that pass adds whole rows of bytes (AddRow), and
+  // the horizontal pass then has only `side` rows.
   Filter down(box.y, box.height, side);
   Filter across(0, box.width, side);
   size_t plane = static_cast<size_t>(side) * side;
@@ -98,6 +108,7 @@ void ResizeCrop(const Image& image, const Box& box, int side, bool flip,
       AddRow(from, weights[k], row);
     }
     for (int x = 0; x < side; ++x) {
+      // 0.5 rounds the sum to the nearest byte when it is truncated below.
       std::array<float, 3> sum = {0.5f, 0.5f, 0.5f};
       const float* from = &row[static_cast<size_t>(across.First(x)) * 3];
       for (float weight : across.Weights(x)) {
@@ -125,6 +136,8 @@ int DrawSide(int side, Random& random) {
 void Normalize(std::span<const uint8_t> planes, std::span<float> out) {
   size_t plane = planes.size() / 3;
   for (size_t c = 0; c < 3; ++c) {
+    // Both divisions are combined into one factor, so that each value needs
+    // only a multiplication and a subtraction.
     float scale = 1 / (255 * kStd[c]);
     float shift = kMean[c] / kStd[c];
     for (size_t i = c * plane; i < (c + 1) * plane; ++i) {

@@ -9,8 +9,11 @@
 namespace resnet {
 namespace {
 
+// The type of Flag::set: returns "" if the value was valid, else what it must
+// be.
 using Setter = std::function<std::string(std::string_view)>;
 
+// `set` is called with the index of the value.
 Setter OneOf(std::vector<std::string> values, std::function<void(size_t)> set) {
   return [values, set](std::string_view text) -> std::string {
     std::string all;
@@ -25,7 +28,7 @@ Setter OneOf(std::vector<std::string> values, std::function<void(size_t)> set) {
   };
 }
 
-// A flag without a value that picks one of several settings.
+// For a flag without a value that selects one of several settings.
 template <typename T>
 Setter Choose(T* target, T value) {
   return [=](std::string_view) {
@@ -34,6 +37,8 @@ Setter Choose(T* target, T value) {
   };
 }
 
+// Leaves `target` empty if the flag is not given, because its default depends
+// on other flags (Complete() in parse_options.cc).
 Setter OptionalAtLeast(int low, std::optional<int>* target) {
   return [=](std::string_view text) -> std::string {
     int number = 0;
@@ -52,6 +57,8 @@ Setter Seed(uint64_t* target) {
   };
 }
 
+// A line that appears only in the help. It has no setter, so ParseFlags() never
+// matches it.
 Flag Title(const char* text) { return {text, "", "", nullptr}; }
 
 std::vector<Flag> StepFlags(Options* o) {
@@ -150,9 +157,12 @@ std::vector<Flag> HabitFlags(Options* o) {
        "make the targets, one row of classes per picture, on the host and copy "
        "them to the device",
        SetTo(&o->host_tensors, true)},
+      // Short for `--validate-mode grad`. If both are given, the later one
+      // counts.
       {"--validate-grad", "",
        "forget NoGradGuard while validating, as many programs do",
        Choose(&o->validate_mode, ValidateMode::kGrad)},
+      // Sets the same field as --clip. If both are given, the later one counts.
       {"--clip-sync", "",
        "clip with torch::nn::utils::clip_grad_norm_, which reads the norm back",
        Choose(&o->clip, Clip::kReadBack)},

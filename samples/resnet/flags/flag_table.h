@@ -1,4 +1,4 @@
-// The table of all flags of the sample: what each is called, takes and sets.
+// The table of all flags of the sample: name, value, help, and what each sets.
 #pragma once
 
 #include <optional>
@@ -9,7 +9,7 @@
 
 namespace resnet {
 
-// Flags that were given, where "not given" is not one of the values.
+// Flags whose values cannot express "not given".
 struct Given {
   std::optional<int> threads;
   std::optional<int> side;
@@ -18,7 +18,8 @@ struct Given {
 
 inline constexpr int kSmallestSide = 16;
 
-// The flags, which write to `options` and `given`; both must outlive them.
+// Returns the flags. They write to `options` and `given`, which must outlive
+// them.
 std::vector<Flag> FlagTable(Options* options, Given* given);
 
 }  // namespace resnet

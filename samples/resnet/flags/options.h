@@ -1,4 +1,4 @@
-// Options: what the command line of the sample asks for.
+// Options: the values of the sample's command line.
 #pragma once
 
 #include <cstdint>
@@ -7,20 +7,21 @@
 namespace resnet {
 
 enum class DeviceKind { kCpu, kCuda };
-// How SGD walks over the parameters: one by one, in lists of tensors, or all in
+// How SGD updates the parameters: one by one, in lists of tensors, or all in
 // one operator.
 enum class SgdKind { kLoop, kForeach, kFused };
-// Clipping of the gradients' norm, with or without reading the norm back.
+// Clipping of the gradients' norm, with or without reading the norm back to the
+// host.
 enum class Clip { kNone, kOnDevice, kReadBack };
-// What validation switches off: recording of gradients, that and the counting
-// of versions and views, or nothing.
+// What validation switches off: recording gradients (kNoGrad); also counting
+// versions and views (kInference); nothing (kGrad).
 enum class ValidateMode { kNoGrad, kInference, kGrad };
 
 struct Options {
   // The network and its step.
   int model = 18;      // 18 or 50
   int batch = 32;      // pictures per step
-  int accumulate = 1;  // parts of a batch, each with a pass of its own
+  int accumulate = 1;  // parts of a batch, each with its own passes
   double lr = 0.01;
   SgdKind sgd = SgdKind::kLoop;
   bool set_to_none = true;
@@ -38,7 +39,7 @@ struct Options {
   std::string data;        // "jpeg", "fakecifar" or a folder
   std::string data_cache;  // empty: DefaultJpegCache()
   int side = 0;
-  int classes = 0;  // 0: what suits the data
+  int classes = 0;  // 0: the default of the data
   int workers = 0;
   bool pinned = false;
   bool uint8 = false;

@@ -1,6 +1,6 @@
-"""What recording costs: steps that stepscope records, that torch.profiler records, and that nobody does, in turns.
+"""Measures what recording costs: alternates steps recorded by stepscope, recorded by torch.profiler, and not recorded.
 
-Needs the package stepscope beside torch: installed, or a clone's (STEPSCOPE_NATIVE_DIR, PYTHONPATH; tests/bench/README.md)."""
+Needs torch and the package stepscope: installed, or from a clone (STEPSCOPE_NATIVE_DIR, PYTHONPATH; tests/bench/README.md)."""
 
 import gzip
 import json
@@ -17,15 +17,15 @@ from harness import Running
 from timing import RunTimes, median_interval
 
 WARMUP = 3
-NOISE = 0.03  # what a recorded step may be longer by, however few events it has
+NOISE = 0.03  # a recorded step may be longer by this share, however few events it has
 
 HEADER = ("program", "events a step", "an event, ns", "step, ms", "recorded / not (90 %)", "at most", "met", "by torch.profiler (90 %)")
-ROUNDS_OF_OPS = 200  # of the steps that are nothing but events
+ROUNDS_OF_OPS = 200  # for steps that consist only of events
 
 
 class Turns(NamedTuple):
-    """A step of each round in ms: not recorded, recorded by stepscope, by torch.profiler; the events of a recorded step, and what
-    stepscope adds for one, in ns."""
+    """One step per round in ms: not recorded, recorded by stepscope, and recorded by torch.profiler. Also the number of events
+    in a recorded step, and what stepscope adds per event in ns."""
     plain: list
     ours: list
     theirs: list
@@ -34,7 +34,7 @@ class Turns(NamedTuple):
 
 
 def _only_events():
-    """Steps of small operators with a backward pass, in which nearly all time is PyTorch's own."""
+    """Yields steps of small operators with a backward pass; nearly all of their time is PyTorch's own."""
     x = torch.ones(8, requires_grad=True)
     while True:
         y = x
@@ -45,7 +45,8 @@ def _only_events():
 
 
 def _step_ms(steps, clock, warm, active, period, end_step):
-    """The typical of `active` steps, each with its end_step(). That of the last one is left to the caller: it closes a window."""
+    """Returns the typical one of `active` steps, each with its end_step(). The caller ends the last step, because that closes a
+    window."""
     times = []
     for number in range(warm + active):
         begin = clock()
@@ -76,7 +77,7 @@ def _theirs(steps, clock, active, period):
 
 
 def _events_of_a_step(steps, clock, active, period):
-    """Operators and ranges, for each of which the recorder is called."""
+    """Counts operators and ranges, for each of which the recorder is called."""
     with tempfile.TemporaryDirectory() as scratch:
         path = pathlib.Path(scratch) / "ours.json.gz"
         _ours(steps, clock, active, period, path)
@@ -86,12 +87,12 @@ def _events_of_a_step(steps, clock, active, period):
 
 
 def turns(one, steps, active, rounds, by_cpu):
-    """Runs in the program's process. `by_cpu`: CPU time of the process instead of wall time."""
+    """Runs in the program's process. `by_cpu`: measures CPU time of the process instead of wall time."""
     clock = time.process_time if by_cpu else time.perf_counter
     period = one.period
     active = period * -(-active // period)
     ops = _only_events()
-    events, events_of_ops = (_events_of_a_step(of, clock, count, of_period)  # and the first round, which warms up
+    events, events_of_ops = (_events_of_a_step(of, clock, count, of_period)  # also runs the first round, which warms up
                              for of, count, of_period in ((steps, active, period), (ops, WARMUP, 1)))
     _theirs(steps, clock, active, period)
     found = Turns([], [], [], events, 0)
@@ -121,14 +122,14 @@ def _row(one, found):
 
 
 def of(programs, active, rounds, by_cpu, show: Callable[[str], None]):
-    """Shows the table in Markdown, a row as soon as it is measured."""
+    """Prints the table in Markdown, each row as soon as it is measured."""
     show("| " + " | ".join(HEADER) + " |")
     show("| " + " | ".join("---" for _ in HEADER) + " |")
     for one in programs:
         with Running(one, False) as running:
             try:
                 found = running.do(turns, active, rounds, by_cpu)
-            except EOFError:  # the program failed, and has said why on stderr
+            except EOFError:  # the program failed and said why on stderr
                 show(f"| {one.name} | failed |")
                 continue
         show("| " + " | ".join(_row(one, found)) + " |")

@@ -1,4 +1,4 @@
-"""Programs in which nothing is wrong; distributed.py has one more. Whatever is urged of them is false."""
+"""Programs in which nothing is wrong; distributed.py has one more. Any advice to change them is false."""
 
 import itertools
 import time

@@ -1,7 +1,7 @@
-"""What a program of this folder is, and how its steps are run, timed and recorded.
+"""Defines what a program of this folder is, and runs, times and records its steps.
 
-A program is a generator that trains for ever and yields once per step, where a loop of a user calls prof.step(). It yields
-the number of samples of the step. `fixed` says whether it runs with its inefficiency or without."""
+A program is a generator that trains for ever. It yields once per step, where a user's loop would call prof.step(), and it
+yields the number of samples in the step. `fixed` says whether it runs with or without its inefficiency."""
 
 import contextlib
 import itertools
@@ -15,32 +15,32 @@ import time
 from dataclasses import dataclass
 from typing import Callable
 
-os.environ.setdefault("KINETO_LOG_LEVEL", "5")  # the profiler's complaint that there is no GPU
+os.environ.setdefault("KINETO_LOG_LEVEL", "5")  # hides the profiler's complaint that there is no GPU
 
 import torch
 from torch import nn
 from torch.profiler import ProfilerActivity, profile, schedule
 
 PROGRAMS = {}
-_FORK = multiprocessing.get_context("fork")  # torch is imported once for all programs
+_FORK = multiprocessing.get_context("fork")  # so that torch is imported only once for all programs
 
 
 @dataclass(frozen=True)
 class Program:
-    """One program, as its @program line declares it."""
+    """A program as its @program line declares it."""
     name: str
-    kind: str      # what people call such a program
-    split: str     # "tune": the engine may be mended with it; "held": only judged with it
-    expect: tuple  # rules of which one must be the first finding; none: nothing is wrong
-    also: tuple    # rules that are right about it, too, fixed or not
-    knob: tuple    # (key of a finding's settings, value if no finding names one): the fix is a setting; else ()
-    period: int    # after how many steps it repeats what it does
-    warm: int      # steps at the start of a timed stretch that are left out, such as a queue of batches made while it waited
-    ranks: int     # processes; the first is timed and recorded
+    kind: str  # what users call such a program
+    split: str  # "tune": the engine may be improved with it; "held": only for judging
+    expect: tuple  # one of these rules must be the first finding; none: nothing is wrong
+    also: tuple  # further rules that are right about it, fixed or not
+    knob: tuple  # (key of a finding's settings, value if no finding names one) if the fix is a setting; else ()
+    period: int  # number of steps after which it repeats
+    warm: int  # steps left out at the start of a timed stretch, such as those that use batches made before
+    ranks: int  # processes; the first one is timed and recorded
     make: Callable
 
     def steps(self, fixed, value=None):
-        """The running program."""
+        """Returns the running program."""
         return self.make(fixed, self.knob[1] if value is None else value) if self.knob else self.make(fixed)
 
 
@@ -54,28 +54,28 @@ def program(kind, split, expect=(), also=(), knob=(), period=1, warm=2, ranks=1)
     return declare
 
 
-# What many programs have in common.
+# Code that many programs share.
 
 def mlp(*widths):
-    """Linear layers of these widths with ReLU between them."""
+    """Returns linear layers of these widths with ReLU between them."""
     layers = [layer for pair in itertools.pairwise(widths) for layer in (nn.Linear(*pair), nn.ReLU())]
     return nn.Sequential(*layers[:-1])
 
 
 def endless(batch, *tensors):
-    """Batches of tensors in memory, for ever."""
+    """Yields batches of tensors in memory for ever."""
     while True:
         yield from zip(*(tensor.split(batch) for tensor in tensors))
 
 
 def update(optimizer, loss):
-    """The rest of a training step behind the loss."""
+    """Runs the rest of a training step after the loss."""
     optimizer.zero_grad()
     loss.backward()
     optimizer.step()
 
 
-# How programs are run.
+# Functions that run programs.
 
 def _start(one, fixed, value):
     torch.manual_seed(0)
@@ -100,7 +100,7 @@ def _join_ranks(one, fixed, value):
 
 
 def _time(steps, count):
-    """The times of that many steps in ms, and the samples per step."""
+    """Returns the times of `count` steps in ms, and the samples per step."""
     times, samples, begin = [], [], time.perf_counter()
     for _ in range(count):
         samples.append(next(steps) or 1)
@@ -111,7 +111,7 @@ def _time(steps, count):
 
 
 def _serve(one, fixed, value, pipe, asker):
-    asker.close()  # so that the pipe ends, and this process with it, if the one that asks is killed
+    asker.close()  # if the parent is killed, the pipe then ends, and this process with it
     if one.ranks > 1:
         _join_ranks(one, fixed, value)
     with tempfile.TemporaryDirectory() as scratch:
@@ -123,7 +123,7 @@ def _serve(one, fixed, value, pipe, asker):
                 pipe.send(what(one, steps, *arguments))
     for child in multiprocessing.active_children():
         child.terminate()
-    os._exit(0)  # neither loaders nor other ranks hold it up
+    os._exit(0)  # does not wait for loaders or other ranks
 
 
 def _timed(_, steps, count):
@@ -131,8 +131,8 @@ def _timed(_, steps, count):
 
 
 def _record(one, steps, path, active):
-    """Records `active` steps with torch.profiler. The times of the recorded steps and of steps before
-    and after them, which are not recorded."""
+    """Records `active` steps with torch.profiler. Returns the times of the recorded steps, and of unrecorded steps before and
+    after them."""
     warm, whole = one.warm, one.period * -(-active // one.period)
     before = _time(steps, warm + whole)[0][warm:]
     recorded = []
@@ -148,7 +148,7 @@ def _record(one, steps, path, active):
 
 
 class Running:
-    """A program in a process of its own, which stands still between two calls."""
+    """A program in a separate process, which is paused between two calls."""
     def __init__(self, one, fixed, value=None):
         self._pipe, theirs = _FORK.Pipe()
         self._process = _FORK.Process(target=_serve, args=(one, fixed, value, theirs, self._pipe))
@@ -156,9 +156,9 @@ class Running:
         theirs.close()
 
     def do(self, what, *arguments):
-        """what(program, its steps, *arguments), a function of a module, called in the program's process."""
+        """Calls what(program, its steps, *arguments), a function of a module, in the program's process."""
         self._pipe.send((what, *arguments))
-        return self._pipe.recv()  # EOFError if the program failed; it has said why on stderr
+        return self._pipe.recv()  # EOFError: the program failed and said why on stderr
 
     def time(self, count):
         return self.do(_timed, count)

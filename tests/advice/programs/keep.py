@@ -1,4 +1,4 @@
-"""Recordings of the programs cut short for the regression test (programs_test.cc), and the line that it expects of each."""
+"""Shortens recordings of the programs for the regression test (programs_test.cc), and writes its expected line for each."""
 
 import json
 import pathlib
@@ -7,14 +7,15 @@ import subprocess
 from truth import write_whole
 from verdict import Verdict
 
-MOST_BYTES = 40 << 10  # of one recording; the repository holds at most 10 MiB of traces in all
+MOST_BYTES = 40 << 10  # per recording; all traces in the repository together have at most 10 MiB
 LISTING = "verdicts.txt"
-# What stepscope does not read of a recording without a GPU, and compresses badly.
+# Keys that stepscope does not read in a CPU recording, and that compress badly.
 UNUSED = ("Record function id", "Ev Idx", "External id")
 
 
 def shrunk(trace, steps):
-    """The first steps of a recording as bytes for the repository: times to 0.1 us, no arrows from forward to backward."""
+    """Returns the first steps of a recording as bytes for the repository: times rounded to 0.1 us, no arrows from forward to
+    backward."""
     begins = sorted(event["ts"] for event in trace["traceEvents"]
                     if event["name"].startswith("ProfilerStep#") and event.get("cat") != "gpu_user_annotation")
     end, kept = begins[steps] if steps < len(begins) else float("inf"), []
@@ -24,7 +25,7 @@ def shrunk(trace, steps):
         if event["ph"] in "sf" or ends_at > end:
             continue
         event = dict(event, args={key: value for key, value in event.get("args", {}).items() if key not in UNUSED})
-        if "dur" in event:  # both ends are rounded, so that what lies inside another event still does
+        if "dur" in event:  # rounds both ends, so that nested events stay nested
             event.update(ts=round(begins_at, 1), dur=round(round(ends_at, 1) - round(begins_at, 1), 1))
         kept.append(event)
     text = json.dumps(dict(trace, traceEvents=kept), separators=(",", ":")).encode()
@@ -32,7 +33,7 @@ def shrunk(trace, steps):
 
 
 def line(verdict):
-    """`name right|wrong rules-that-are-right rules-also-right false-findings`, lists with commas, `-` for none."""
+    """Returns `name right|wrong rules-that-are-right rules-also-right false-findings`; lists have commas, `-` means none."""
     one, false = verdict.one, sorted({what.split()[0] for what in verdict.false if not what.endswith("fixed")})
     right = verdict.first_is_right if one.expect else not false
     lists = (",".join(names) or "-" for names in (one.expect, one.also, false))
@@ -40,7 +41,8 @@ def line(verdict):
 
 
 def _short(trace):
-    """As many of its steps as are small enough, up to twelve, and their number; None if three are too many."""
+    """Returns the largest number of steps, up to twelve, that is small enough, and that number; None if three steps are too
+    large."""
     least = len(shrunk(trace, 3))
     for steps in range(min(12, 3 * MOST_BYTES // least + 1), 2, -1):  # the further ones repeat much of the first
         data = shrunk(trace, steps)
@@ -50,7 +52,7 @@ def _short(trace):
 
 
 def keep(folder, programs, target):
-    """Writes NAME.json.zst to the folder `target`, and their lines to its listing, those of other programs unchanged."""
+    """Writes NAME.json.zst to the folder `target`, and the lines to its listing; lines of other programs do not change."""
     target = pathlib.Path(target)
     target.mkdir(parents=True, exist_ok=True)
     listing = target / LISTING

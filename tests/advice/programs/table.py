@@ -1,4 +1,4 @@
-"""The table of all programs, and what it says of each half."""
+"""The table of all programs, and a summary of each split."""
 
 from verdict import Verdict
 
@@ -29,7 +29,7 @@ def _share(part, whole):
 
 
 def summary(verdicts):
-    """What one half of the programs says, a line each."""
+    """Returns the summary of one split, one line each."""
     wrong = [v for v in verdicts if v.one.expect]
     good = [v for v in verdicts if not v.one.expect]
     scored = [v for v in verdicts if v.is_scored]
@@ -51,7 +51,7 @@ def summary(verdicts):
 
 
 def of(folder, programs):
-    """The table in Markdown, the summaries below it."""
+    """Returns the table in Markdown, with the summaries below it."""
     verdicts = [Verdict(folder, one) for one in programs]
     lines = ["| " + " | ".join(HEADER) + " |", "| " + " | ".join("---" for _ in HEADER) + " |"]
     lines += ["| " + " | ".join(_row(verdict)) + " |" for verdict in verdicts]

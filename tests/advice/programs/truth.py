@@ -1,4 +1,4 @@
-"""What a work folder holds of the programs: recordings, and times measured without a profiler. What is there is not made again."""
+"""A work folder with recordings of the programs, and times measured without a profiler. Existing results are not made again."""
 
 import functools
 import json
@@ -13,13 +13,13 @@ from bench import Journal, run_program, write_whole  # noqa: E402
 from harness import Running  # noqa: E402
 from timing import Comparison, RunTimes, interleave, median_interval  # noqa: E402
 
-TOLERANCE = 0.15  # of a predicted ratio of step times
+TOLERANCE = 0.15  # for a predicted ratio of step times
 BLOCK_MS = 500    # a timed stretch of steps
-PAIRS, ROUNDS, MOST_ROUNDS = 3, 3, 9  # pairs of stretches in a round, which starts both variants anew
+PAIRS, ROUNDS, MOST_ROUNDS = 3, 3, 9  # pairs of stretches per round; each round starts both variants again
 
 
 class Measured:
-    """Steps with the fix against steps without, of runs that took turns."""
+    """Compares steps with the fix and without, from alternating runs."""
     def __init__(self, comparison):
         self.before_ms, self.after_ms = comparison.before_ms, comparison.after_ms
         self.ratio, self.interval = comparison.ratio, median_interval(comparison.ratios, 0.9)
@@ -27,7 +27,7 @@ class Measured:
 
 
 class Folder:
-    """A work folder and the stepscope that reads its recordings."""
+    """A work folder, and the stepscope program that reads its recordings."""
     def __init__(self, path, stepscope):
         self.path, self.stepscope = pathlib.Path(path).resolve(), stepscope
         self.path.mkdir(parents=True, exist_ok=True)
@@ -37,7 +37,7 @@ class Folder:
         return self.path / one.split / f"{one.name}.{'after' if fixed else 'before'}.json"
 
     def record(self, one, fixed, active):
-        """Records the program unless it was, with the times of its steps beside the recording."""
+        """Records the program unless it is recorded already, and writes the times of its steps beside the recording."""
         path = self.trace(one, fixed)
         if path.exists():
             return
@@ -56,7 +56,7 @@ class Folder:
         return json.loads(run_program([self.stepscope, "analyze", "--format", "json", str(trace)]))
 
     def knob_value(self, one):
-        """The value that the report on the program advises for the setting that is its fix, or the declared one."""
+        """Returns the value for the setting that is the program's fix: as the report advises, or as declared."""
         if not one.knob:
             return None
         key, default = one.knob
@@ -74,7 +74,8 @@ class Folder:
             return running.time(2)[1]
 
     def measure(self, one):
-        """Measured, in rounds until its interval is narrow; None if nothing is to be measured. What was is used again."""
+        """Measures in rounds until the interval is narrow, and reuses earlier results. Returns Measured; None if nothing is to
+        be measured."""
         if not one.expect:
             return None
         value = self.knob_value(one)
@@ -89,7 +90,7 @@ class Folder:
         return result
 
     def measured(self, one):
-        """Measured as far as the folder has it; None if it has nothing."""
+        """Returns Measured from the folder's results so far; None if it has none."""
         value = self.knob_value(one)
         runs = [[self.journal.runs.get(self._key(one, is_after, value, number, pair)) for is_after in (False, True)]
                 for number in range(MOST_ROUNDS) for pair in range(PAIRS)]

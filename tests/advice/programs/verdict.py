@@ -1,22 +1,22 @@
-"""The advice on one program against what is wrong with it."""
+"""Compares the advice on one program with what is wrong with it."""
 
 import statistics
 
 from truth import TOLERANCE
 
-# Findings about the recording or the machine, not about the program: neither right nor false.
+# Findings about the recording or the machine, not about the program. They are neither right nor false.
 OF_THE_RECORDING = ("capture-incomplete", "contended-cores", "observer-effect", "warmup-in-window")
 ABOVE_LOW = ("medium", "high", "critical")
 
 
 def urged(report):
-    """Findings about the program that ask for a change, first to last."""
+    """Returns the findings about the program that ask for a change, in the report's order."""
     return [finding for finding in report["findings"]
             if finding["severity"] != "note" and finding["id"] not in OF_THE_RECORDING]
 
 
 class Promise:
-    """The first finding that knows what is wrong, as ratios of the step after / before."""
+    """The prediction of the first correct finding, as ratios of the step after / before."""
     def __init__(self, one, report):
         self.finding = next((finding for finding in report["findings"] if finding["id"] in one.expect), None)
         self.kind = self.finding["gain_kind"] if self.finding else "none"
@@ -38,7 +38,7 @@ class Verdict:
 
     @classmethod
     def of_report(cls, one, report):
-        """What can be said without the program's runs."""
+        """Returns the parts of a verdict that do not need the program's runs."""
         verdict = cls.__new__(cls)
         verdict._judge(one, report)
         return verdict
@@ -56,7 +56,7 @@ class Verdict:
                 if finding["severity"] in ABOVE_LOW and finding["id"] not in right]
 
     @property
-    def is_scored(self):  # a predicted ratio beside a measured one that is known well enough
+    def is_scored(self):  # has a predicted and a sufficiently precise measured ratio
         return self.measured is not None and self.measured.decided and self.promise.kind == "predicted"
 
     @property
@@ -69,7 +69,7 @@ class Verdict:
 
     @property
     def bound_fault(self):
-        """What is wrong with an upper bound; "" if nothing, or if it is no bound."""
+        """Returns what is wrong with an upper bound; "" if nothing is, or if the gain is not a bound."""
         if self.promise.kind != "bound" or self.measured is None or not self.measured.decided:
             return ""
         if self.measured.interval.high < self.promise.ratio:
@@ -77,7 +77,7 @@ class Verdict:
         return "over three times the gain" if 1 - self.promise.ratio > 3 * (1 - self.measured.ratio) else ""
 
     def outcome(self):
-        """What became of the promise, in a few words."""
+        """Returns the outcome of the prediction in a few words."""
         if self.promise.kind == "none":
             return "no promise"
         if self.measured is None:

@@ -8,7 +8,7 @@ namespace {
 
 Report Of(const DdpText& text) { return Analyze(TraceFromText(ToRows(text))); }
 
-// `count` all-reduces that the host takes 20 us each to issue.
+// `count` all-reduces. The host takes 20 us to issue each.
 DdpText Pieces(int count, int64_t elements) {
   DdpText text;
   for (int i = 0; i < count; ++i) {
@@ -20,7 +20,7 @@ DdpText Pieces(int count, int64_t elements) {
 
 TEST(DdpBucketShapeTest, FiresOnOneAllReducePerParameter) {
   DdpText text = Pieces(200, 1'000);
-  text.parameters = 0;  // the collectives' own nodes are all there are
+  text.parameters = 0;  // only the collectives' own nodes
   const Report report = Of(text);
   const Finding* finding = Find(report, "ddp-bucket-shape");
   ASSERT_NE(finding, nullptr);
@@ -45,7 +45,8 @@ TEST(DdpBucketShapeTest, FiresOnlyAboveTwentyTinyOnes) {
   EXPECT_FALSE(IsClean(Of(Pieces(21, 1'000)), "ddp-bucket-shape"));
 }
 
-// None is large enough to tell the links' rate, so the device's bus stands in.
+// No all-reduce is large enough to show the links' rate, so the rule uses the
+// device's bus.
 TEST(DdpBucketShapeTest, SmallOnesAloneAreSizedByTheDevicesBus) {
   DdpText text;
   text.compute_us = {{1'005, 4'000}};
@@ -69,11 +70,11 @@ TEST(DdpBucketShapeTest, SmallOnesAloneAreSizedByTheDevicesBus) {
   EXPECT_NE(finding->assumption.find("24.0 GB/s"), std::string::npos)
       << finding->assumption;
   ASSERT_EQ(finding->gain_kind, GainKind::kPredicted) << report.replay.why_not;
-  // 40 MB at 24 GB/s instead of 200 x 399 us.
+  // 40 MB at 24 GB/s replace 200 x 399 us.
   EXPECT_NEAR(finding->gain.expected_ms, 76, 4);
 }
 
-// Two ranks on gloo: each of 24 gradients waits 2 ms for the other rank.
+// Two ranks on gloo. Each of 24 gradients waits for 2 ms for the other rank.
 TEST(DdpBucketShapeTest, OnACpuSmallOnesMostlyWaitForEachOther) {
   std::string rows = "run world_size=2\n";
   for (int64_t step = 0; step < 4; ++step) {
@@ -100,7 +101,7 @@ TEST(DdpBucketShapeTest, OnACpuSmallOnesMostlyWaitForEachOther) {
   const Finding& finding = report.findings.front();
   EXPECT_EQ(finding.id, "ddp-bucket-shape");
   EXPECT_EQ(finding.gain_kind, GainKind::kBound);
-  EXPECT_NEAR(finding.gain.expected_ms, 46, 1);            // one of 24 is left
+  EXPECT_NEAR(finding.gain.expected_ms, 46, 1);            // one of 24 remains
   EXPECT_EQ(Find(report, "exposed-collective"), nullptr);  // the same time
 }
 
@@ -124,7 +125,7 @@ TEST(DdpBucketShapeTest, FiresOnOneExposedBucketThatHoldsNearlyAll) {
   };
   EXPECT_NE(Find(with_share(8'500'000, 97'000), "ddp-bucket-shape"), nullptr);
   EXPECT_TRUE(IsClean(with_share(7'900'000, 97'000), "ddp-bucket-shape"));
-  // Hidden behind computing: harmless.
+  // Computation hides the bucket, so it is harmless.
   EXPECT_TRUE(IsClean(with_share(8'500'000, 89'000), "ddp-bucket-shape"));
 }
 
@@ -159,8 +160,8 @@ TEST(DdpBucketShapeTest, LeavesOutAllReducesOfOtherNodes) {
   EXPECT_TRUE(IsClean(Of(text), "ddp-bucket-shape"));
 }
 
-// Five steps of `count` all-reduces of unknown size behind a product; with
-// `between`, a product is launched after each.
+// Five steps in which `count` all-reduces of unknown size follow a product. If
+// `between`, a product is launched after each of them.
 Report Unsized(int count, bool between) {
   GpuText run;
   run.Line("run world_size=8");
@@ -195,7 +196,8 @@ TEST(DdpBucketShapeTest, SeesSeriesOfUnknownSize) {
                 "404 collectives per step (mostly all-reduce) could be 1 call"),
             std::string::npos)
       << finding->evidence;
-  // All but the longest of them, and the time to issue them; at most the step.
+  // Saves all but the longest all-reduce and the time to issue them, at most
+  // the step.
   EXPECT_GT(finding->gain.expected_ms, 20);
 }
 
@@ -204,7 +206,7 @@ TEST(DdpBucketShapeTest, NeedsTwentyThatFollowAnother) {
   EXPECT_FALSE(IsClean(Unsized(21, false), "ddp-bucket-shape"));
 }
 
-// Tensor parallelism: what one all-reduce gives, the next product needs.
+// Tensor parallelism: the next product needs each all-reduce's result.
 TEST(DdpBucketShapeTest, LeavesCollectivesBetweenProductsAlone) {
   EXPECT_TRUE(IsClean(Unsized(100, true), "ddp-bucket-shape"));
 }

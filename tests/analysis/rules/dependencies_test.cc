@@ -4,8 +4,8 @@
 namespace stepscope::dependencies_test {
 namespace {
 
-// Five GPU-bound steps of two kernels with a gap of `gap_us` between them; both
-// were launched before the first ran.
+// Five GPU-bound steps of two kernels with a gap of `gap_us`. Both kernels were
+// launched before the first one ran.
 Report Gapped(double gap_us, int first_stream, std::string_view first = "gemm",
               std::string_view fields = "") {
   std::string text;
@@ -49,7 +49,8 @@ TEST(DependencyStallTest, FiresBehindAnotherStreamAndNamesBoth) {
 }
 
 TEST(DependencyStallTest, FiresFromThreePerCentOfTheStep) {
-  // A step of at least 3.4 ms, so that the floor of 0.1 ms does not decide.
+  // The step takes at least 3.4 ms, so that the minimum of 0.1 ms does not
+  // decide.
   const auto with = [](int gaps) {
     std::string text;
     int64_t id = 0, t = 0;

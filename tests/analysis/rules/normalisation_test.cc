@@ -7,7 +7,7 @@ namespace {
 struct Run {
   std::string bias = "float[64]";
   std::string between = "", between_inputs = "";
-  bool nested = false;  // in C++ an op of the same name is inside
+  bool nested = false;  // in C++, an inner op has the same name
   std::string norm = "aten::batch_norm";
   std::string training = "True";
   std::string channels = "64";
@@ -60,7 +60,7 @@ TEST(BiasBeforeNormTest, StaysSilentWithoutABias) {
   EXPECT_TRUE(IsClean(With({.bias = ""}), "bias-before-norm"));
 }
 
-// The module counts its batches first: num_batches_tracked.add_(1).
+// The module first counts its batches: num_batches_tracked.add_(1).
 TEST(BiasBeforeNormTest, LooksPastTheCountOfBatches) {
   EXPECT_FALSE(IsClean(
       With({.between = "aten::add_", .between_inputs = "(long int[],Scalar)"}),

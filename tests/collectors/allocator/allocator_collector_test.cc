@@ -1,4 +1,5 @@
-// The collector on an allocator of our own, which LibTorch takes for CUDA's.
+// Tests the collector on an allocator of our own that LibTorch takes for
+// CUDA's.
 #include <c10/core/CachingDeviceAllocator.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -16,7 +17,7 @@ namespace {
 using c10::CachingDeviceAllocator::DeviceStats;
 using testing::SizeIs;
 
-// Says what it is told; allocates nothing.
+// Returns the numbers that a test sets; allocates nothing.
 class FakeAllocator : public c10::DeviceAllocator {
  public:
   std::map<int, DeviceStats> stats;
@@ -48,7 +49,7 @@ DeviceStats Stats(int64_t allocated, int64_t reserved, int64_t segments) {
 class AllocatorCollectorTest : public testing::Test {
  protected:
   AllocatorCollectorTest() {
-    // LibTorch keeps the pointer for ever.
+    // LibTorch keeps this pointer for ever.
     static FakeAllocator* const fake = [] {
       auto* made = new FakeAllocator;
       c10::SetAllocator(c10::DeviceType::CUDA, made);
@@ -171,8 +172,8 @@ TEST_F(AllocatorCollectorTest, ThePeaksOfTheProgramAreLeftAlone) {
   EXPECT_EQ(fake_->peaks_reset, 0);
 }
 
-// Device samples of clocks are another source's: nobody is to read "no
-// throttling" out of these.
+// Another source samples clocks. Nobody may read "no throttling" from these
+// rows.
 TEST_F(AllocatorCollectorTest, ItDoesNotClaimToHaveWatchedTheDevice) {
   fake_->stats[0] = Stats(1, 2, 1);
   ASSERT_TRUE(collector_->Start().ok());

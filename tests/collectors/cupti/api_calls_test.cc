@@ -53,7 +53,7 @@ TEST(CallsWorthRecordingTest, TheListEndsWhereTheIdsDo) {
   FakeCupti fake;
   const auto api = fake.Api();
   const auto left_out = CallsToLeaveOut(*api, CUPTI_CB_DOMAIN_RUNTIME_API);
-  // Ids with gaps of up to 63 between them are all found.
+  // Finds all IDs, even with gaps of up to 63 between them.
   EXPECT_THAT(left_out, testing::Contains(271u));
   EXPECT_THAT(left_out, testing::Contains(90u));
   EXPECT_THAT(left_out, testing::Not(testing::Contains(211u)));

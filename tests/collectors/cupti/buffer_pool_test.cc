@@ -88,12 +88,12 @@ TEST(BufferPoolTest, ABlockOfAnEarlierWindowBelongsToTheOneItComesBackIn) {
   uint8_t* kept = pool.Request(&bytes);
   EXPECT_EQ(pool.Close().still_out, 1);
   pool.Trim();
-  EXPECT_EQ(pool.blocks(), 1);  // CUPTI holds it
+  EXPECT_EQ(pool.blocks(), 1);  // CUPTI still holds it
   pool.Open(2 * 4096, 4096);
   uint8_t* other = pool.Request(&bytes);
   ASSERT_NE(other, nullptr);
   EXPECT_NE(other, kept);
-  std::memset(kept, 1, bytes);  // as CUPTI may
+  std::memset(kept, 1, bytes);  // CUPTI may still write
   pool.Complete(kept, 10);
   pool.Complete(other, 20);
   const BufferPool::Window window = pool.Close();
@@ -151,7 +151,7 @@ BufferPool::Overflow Discarding() {
           }};
 }
 
-// CUPTI before CUDA 12.9 crashes on null.
+// CUPTI before CUDA 12.9 crashes if it gets null.
 TEST(BufferPoolTest, WhereNullCrashesTheOverflowIsDiscardedAndCounted) {
   BufferPool pool;
   pool.Open(4096, 4096, Discarding());
@@ -163,7 +163,7 @@ TEST(BufferPoolTest, WhereNullCrashesTheOverflowIsDiscardedAndCounted) {
   ASSERT_NE(first, nullptr);
   ASSERT_NE(second, nullptr);
   EXPECT_NE(first, kept);
-  EXPECT_NE(second, first);  // CUPTI may link the records of a block
+  EXPECT_NE(second, first);  // CUPTI may link a block's records
   EXPECT_GE(first_bytes, 4096u);
   std::memset(first, 1, first_bytes);
   pool.Complete(first, 1000);
@@ -175,7 +175,7 @@ TEST(BufferPoolTest, WhereNullCrashesTheOverflowIsDiscardedAndCounted) {
   EXPECT_EQ(window.full[0].data, kept);
   EXPECT_EQ(window.refused, 3);
   EXPECT_EQ(window.discarded, 15);
-  EXPECT_EQ(window.still_out, 0);  // a discarded block is no loss of its own
+  EXPECT_EQ(window.still_out, 0);  // no separate loss
 }
 
 TEST(BufferPoolTest, WhereNullCrashesThereIsABlockBetweenWindowsToo) {
@@ -209,10 +209,10 @@ TEST(BufferPoolTest, ItSaysWhenItRunsOut) {
   size_t bytes = 0;
   for (int i = 0; i < 14; ++i) (void)pool.Request(&bytes);
   EXPECT_FALSE(pool.is_running_out());
-  (void)pool.Request(&bytes);  // into the last eighth
+  (void)pool.Request(&bytes);  // takes the last eighth
   EXPECT_TRUE(pool.is_running_out());
 
-  BufferPool patient;  // of a CUPTI that takes null
+  BufferPool patient;  // for a CUPTI that accepts null
   patient.Open(2 * 4096, 4096);
   (void)patient.Request(&bytes);
   (void)patient.Request(&bytes);
@@ -221,7 +221,7 @@ TEST(BufferPoolTest, ItSaysWhenItRunsOut) {
   EXPECT_TRUE(patient.is_running_out());
 }
 
-// The share of a block's pages that have memory behind them.
+// Returns the share of a block's pages that are resident.
 double Resident(const uint8_t* data, size_t bytes) {
   const auto page = static_cast<size_t>(sysconf(_SC_PAGESIZE));
   const auto begin = reinterpret_cast<uintptr_t>(data) / page * page;
@@ -247,7 +247,7 @@ TEST(BufferPoolTest, APreparedBlockCostsNoPageFault) {
     const uint8_t* data = pool.Request(&bytes);
     EXPECT_EQ(Resident(data, bytes), 1) << i;
   }
-  pool.Prepare(3);  // as many as the limit leaves
+  pool.Prepare(3);  // as many as the limit allows
   EXPECT_EQ(pool.blocks(), 4);
   (void)pool.Close();
   pool.Prepare(9);
@@ -286,8 +286,8 @@ TEST(BufferPoolTest, WhatComesAfterAWindowIsDecodedIsDropped) {
   EXPECT_TRUE(pool.Close().full.empty());
 }
 
-// Threads that request, write and complete while windows open and close: no
-// block has two owners. Under the thread sanitizer this is the race test.
+// Threads request, write and complete blocks while windows open and close. No
+// block may have two owners. Under the thread sanitizer, this is the race test.
 TEST(BufferPoolTest, ManyThreadsNeverShareABlock) {
   BufferPool pool;
   std::atomic<bool> stop{false};

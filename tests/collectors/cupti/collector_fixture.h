@@ -1,5 +1,5 @@
-// A collector on a fake CUPTI and a fake driver, driven as the Session does; on
-// one version of CUPTI, or on each that matters (AnyCupti).
+// A collector on a fake CUPTI and a fake driver, used as the Session uses it.
+// Runs on one version of CUPTI, or on each version that matters (AnyCupti).
 #pragma once
 
 #include <gtest/gtest.h>
@@ -26,13 +26,14 @@ class CuptiCollectorFixture : public testing::Test {
     ReadClock();
     FakeCounters::Get().Reset(&fake_);
   }
-  // A leave-taking that waits for a call would outlive the fake, and so would
-  // blocks of the pool that a test made it keep.
+  // A detachment that waits for a call would outlive the fake, and so would
+  // blocks that a test made the pool keep.
   ~CuptiCollectorFixture() override {
     fake_.FailNothing();
     fake_.UseNewerFamily(false);
     fake_.KeepBuffers(false);
-    // What waits to leave, leaves: a test may have failed one of both domains.
+    // Completes pending detachments. A test may have made calls of one domain
+    // fail.
     fake_.ProgramCalls();
     fake_.ProgramCalls(0, CUPTI_CB_DOMAIN_DRIVER_API);
     fake_.AwaitWorker();
@@ -43,8 +44,8 @@ class CuptiCollectorFixture : public testing::Test {
     FakeCounters::Get().Reset(nullptr);
   }
 
-  // With small buffers, unless a test says otherwise: a window touches the
-  // memory of 32 of them.
+  // Uses small buffers unless a test sets the size: a window touches the memory
+  // of 32 buffers.
   std::unique_ptr<Collector> Make(CuptiOptions options = {}) {
     const CuptiOptions usual;
     if (options.max_buffer_bytes == usual.max_buffer_bytes &&
@@ -64,14 +65,14 @@ class CuptiCollectorFixture : public testing::Test {
             }};
   }
 
-  // A kernel that runs now, for a microsecond.
+  // Queues a kernel that runs now for one microsecond.
   void QueueKernel(uint32_t correlation = 1, const char* name = "k") {
     const auto now = static_cast<uint64_t>(NowNs());
     fake_.Queue(KernelRecord(
         {.start = now, .end = now + 1000, .correlation = correlation}, name));
   }
 
-  // What Stop() gives, decoded.
+  // Decodes what Stop() returns.
   Trace StopAndBuild(Collector& collector) {
     auto recording = collector.Stop();
     EXPECT_TRUE(recording.ok()) << Message(recording.status());
@@ -81,13 +82,13 @@ class CuptiCollectorFixture : public testing::Test {
     return builder.Build();
   }
 
-  // Nothing of ours is left in CUPTI.
+  // Checks that CUPTI is left without anything of ours.
   void ExpectNothingLeftBehind() {
     EXPECT_TRUE(fake_.enabled().empty());
     EXPECT_FALSE(fake_.subscribed());
   }
 
-  // How often CUPTI is detached that could be so often.
+  // Returns how often CUPTI was detached if it could be detached `times` times.
   int Detachments(int times) const {
     return fake_.version() < kCuptiDetachesFromGraphs ? 0 : times;
   }
@@ -97,7 +98,8 @@ class CuptiCollectorFixture : public testing::Test {
   ClockReading begin_ = ReadClock();
 };
 
-// Before and after each change of CUPTI's habits (fake_cupti.h).
+// The versions before and after each change in CUPTI's behaviour
+// (fake_cupti.h).
 inline constexpr uint32_t kCuptiVersions[] = {
     18, 22, 24, 26, 28, 130001, 130100, 130101, 130200, 130300, 130500};
 class AnyCupti : public CuptiCollectorFixture,

@@ -18,7 +18,7 @@ INSTANTIATE_TEST_SUITE_P(Cuda, CuptiCollectorTest,
                          testing::ValuesIn(kCuptiVersions), NameOfVersion);
 
 TEST_P(CuptiCollectorTest, AKernelOfTheWindowArrivesAtItsTime) {
-  fake_.SetClockOffset(5'000'000'000'000);  // CUPTI counts from elsewhere
+  fake_.SetClockOffset(5'000'000'000'000);  // CUPTI's epoch is another one
   auto collector = Make();
   ASSERT_TRUE(collector->Start().ok());
   const int64_t before = NowNs();
@@ -63,7 +63,7 @@ TEST_P(CuptiCollectorTest, OnlyCallsWorthRecordingAreEnabled) {
   EXPECT_FALSE(fake_.call_enabled(CUPTI_CB_DOMAIN_RUNTIME_API, 211));
 }
 
-// What one window leaves out is not left out for whoever comes next.
+// Restrictions of one window do not affect the next tool.
 TEST_P(CuptiCollectorTest, AnotherToolThatRecordsCallsAfterwardsGetsThemAll) {
   auto collector = Make();
   ASSERT_TRUE(collector->Start().ok());
@@ -179,7 +179,7 @@ TEST_P(CuptiCollectorTest, ABufferCuptiKeepsIsCountedAndNeverFreed) {
   EXPECT_EQ(LossCount(first, "cupti-unreturned-buffers"), 1);
   EXPECT_EQ(ProcessPool().blocks_out(), 1);
   collector.reset();
-  EXPECT_EQ(ProcessPool().blocks_out(), 1);  // the memory is still CUPTI's
+  EXPECT_EQ(ProcessPool().blocks_out(), 1);  // CUPTI still owns the memory
 
   collector = Make();
   fake_.KeepBuffers(false);
@@ -233,7 +233,7 @@ TEST_P(CuptiCollectorTest, ARecordingOutlivesItsCollector) {
   ASSERT_TRUE(recording.ok());
   collector.reset();
   fake_.ProgramCalls();
-  EXPECT_EQ(fake_.finalized(), 0);  // its names are still CUPTI's
+  EXPECT_EQ(fake_.finalized(), 0);  // CUPTI still owns the names
   TraceBuilder builder;
   (*recording)->AddTo(builder, ClockMap(begin_, ReadClock()), SlotLog());
   EXPECT_EQ(builder.Build().kernels().size(), 1u);
@@ -250,7 +250,7 @@ TEST_P(CuptiCollectorTest, CuptiLeavesOnceAsACallReturns) {
   ASSERT_TRUE(collector->Start().ok());
   (void)collector->Stop();
   fake_.ProgramCalls();
-  EXPECT_EQ(fake_.finalized(), 0);  // there may be another cycle
+  EXPECT_EQ(fake_.finalized(), 0);  // another cycle may follow
   collector.reset();
   for (int i = 0; i < 3; ++i) fake_.ProgramCalls();
   EXPECT_EQ(fake_.finalized(), Detachments(1));
@@ -290,7 +290,7 @@ TEST_P(CuptiCollectorTest, ANewCollectorCallsTheLeavingOff) {
   auto first = Make();
   ASSERT_TRUE(first->Start().ok());
   (void)first->Stop();
-  first.reset();  // would leave at the next call
+  first.reset();  // would detach at the next call
   auto second = Make();
   ASSERT_TRUE(second->Start().ok());
   fake_.ProgramCalls();
@@ -334,8 +334,9 @@ TEST_F(ManyWindowsTest, AThousandWindowsTakeNoMoreMemoryThanAFew) {
   [[maybe_unused]] const int64_t before = ResidentBytes();
   for (int i = 0; i < 1000; ++i) window();
   EXPECT_EQ(ProcessPool().blocks(), blocks);
-  // The fake's list of calls grows by some 60 KiB per 10 windows; ours may not.
-#ifndef __SANITIZE_ADDRESS__  // which keeps what was freed for a while
+  // The fake's list of calls grows by about 60 KiB per 10 windows. Our memory
+  // must not grow.
+#ifndef __SANITIZE_ADDRESS__  // it delays reuse of freed memory
   EXPECT_LT(ResidentBytes() - before, int64_t{16} << 20);
 #endif
 }

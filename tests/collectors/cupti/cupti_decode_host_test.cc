@@ -134,7 +134,7 @@ TEST(CuptiSyncTest, WithoutContextRecordsTheDeviceComesFromItsWork) {
   EXPECT_EQ(decoded.trace.syncs()[0].device, 3);
 }
 
-// Event 8 is recorded on stream 7 by call 10, and on stream 20 by call 30.
+// Call 10 records event 8 on stream 7, and call 30 records it on stream 20.
 class CuptiWaitTest : public testing::Test {
  protected:
   Decoded WaitBy(uint32_t correlation, uint64_t sync_id,

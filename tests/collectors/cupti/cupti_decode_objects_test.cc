@@ -6,7 +6,8 @@
 namespace stepscope::cupti_decode_objects_test {
 namespace {
 
-// As a damaged record has; the device's own figure is in kilobytes.
+// A damaged record may have such a number. The device's own number is in
+// kilobytes.
 TEST(CuptiDeviceTest, ABandwidthBeyondAllNumbersIsTheLargest) {
   auto record = DeviceRecord(0, "A100");
   record.globalMemoryBandwidth = ~uint64_t{0};
@@ -81,7 +82,7 @@ TEST(CuptiStreamTest, ContextsNullStreamAndNamesComeTogether) {
   name.name = "copies";
   const Decoded decoded =
       Decode(RecordBuffer().Add(high).Add(high).Add(context).Add(name));
-  ASSERT_EQ(decoded.trace.streams().size(), 2u);  // told twice: once
+  ASSERT_EQ(decoded.trace.streams().size(), 2u);  // one is reported twice
   const Stream& null_stream = decoded.trace.streams()[0];
   EXPECT_EQ(null_stream.id, 7);
   EXPECT_TRUE(null_stream.is_default);

@@ -67,7 +67,7 @@ TEST(CuptiKernelTest, EveryFieldArrives) {
   EXPECT_EQ(kernel.submitted_ns, Ours(600));
   EXPECT_FLOAT_EQ(kernel.blocks_per_sm, 12);
   EXPECT_FLOAT_EQ(kernel.warps_per_sm, 96);
-  // 40 registers: 6 blocks of 8 warps fit among 64.
+  // With 40 registers, 6 blocks of 8 warps fit; 64 warps are the maximum.
   EXPECT_FLOAT_EQ(kernel.occupancy_frac, 0.75);
   EXPECT_TRUE(decoded.result.saw_graphs);
   EXPECT_TRUE(decoded.trace.losses().empty());
@@ -153,7 +153,7 @@ TEST(CuptiCopyTest, DirectionKindsBytesAndAsyncArrive) {
   EXPECT_EQ(first.begin_ns, Ours(100));
   EXPECT_EQ(first.correlation, 7);
   EXPECT_EQ(first.stream, 7);
-  EXPECT_EQ(first.name, 0u);  // exporters name it by its kinds
+  EXPECT_EQ(first.name, 0u);  // exporters name copies by their kinds
   const Copy& second = decoded.trace.copies()[1];
   EXPECT_EQ(second.source, MemoryKind::kDevice);
   EXPECT_EQ(second.destination, MemoryKind::kPinned);
@@ -295,7 +295,8 @@ TEST(CuptiBufferTest, EveryTruncationIsReadWithinItsBounds) {
       .Add(MemsetRecord({.start = 5, .end = 8}, 1))
       .Add(KernelRecord({.start = 30, .end = 40}, "b"));
   for (size_t bytes = 0; bytes <= whole.bytes().size(); ++bytes) {
-    // A copy of just that size: reading past it is caught by the sanitizers.
+    // A copy of exactly this size, so that the sanitizers catch reads past the
+    // end.
     std::vector<uint8_t> cut(whole.bytes().begin(),
                              whole.bytes().begin() + static_cast<long>(bytes));
     const Decoded decoded = Decode(std::vector<std::vector<uint8_t>>{cut});
@@ -305,7 +306,7 @@ TEST(CuptiBufferTest, EveryTruncationIsReadWithinItsBounds) {
   }
 }
 
-// A library that steps wrongly must not lead us out of the buffer.
+// A library that steps wrongly must not make the decoder leave the buffer.
 class LostApi : public CuptiApi {
  public:
   explicit LostApi(std::vector<std::ptrdiff_t> steps)
@@ -398,7 +399,7 @@ TEST(CuptiBufferTest, AStepOutOfTheBufferBackOrNowhereEndsTheWalk) {
 TEST(CuptiBufferTest, ARecordShorterThanAnyVersionIsLeftOutAndCounted) {
   const RecordBuffer buffer =
       RecordBuffer().Add(KernelRecord({.start = 10, .end = 20}, "a"));
-  const LostApi api({0, 96});  // says that the kernel's record has 96 bytes
+  const LostApi api({0, 96});  // claims 96 bytes for the kernel's record
   const CuptiBuffer view = {buffer.bytes().data(), buffer.bytes().size()};
   TraceBuilder builder;
   const CuptiDecodeResult result = DecodeCupti(

@@ -53,7 +53,7 @@ TEST_F(CuptiDoctorTest, WithoutADriverTheRestIsNotLookedAt) {
     return absl::StatusOr<std::unique_ptr<CudaDriver>>(
         absl::UnavailableError("none"));
   };
-  // libcupti of CUDA 13.2 crashes there.
+  // libcupti of CUDA 13.2 crashes without a driver.
   sources.cupti = []() -> absl::StatusOr<std::unique_ptr<CuptiApi>> {
     ADD_FAILURE() << "CUPTI was loaded without a driver";
     return absl::InternalError("");
@@ -116,7 +116,7 @@ TEST_F(CuptiDoctorTest, HardwareCountersAreTried) {
   EXPECT_THAT(Line("counters").found, HasSubstr("cannot be sampled"));
   EXPECT_THAT(Line("counters").remedy,
               HasSubstr("NVreg_RestrictProfilingToAdminUsers=0"));
-  // Nobody asked for them.
+  // The user did not ask for counters.
   EXPECT_TRUE(Line("counters").ok);
 }
 
@@ -160,7 +160,7 @@ TEST_F(CuptiDoctorTest, ClocksComeWithAReading) {
   };
   lines_ = CheckCupti(sources);
   EXPECT_EQ(Line("clocks").found, "NVML: no libnvidia-ml.so.1");
-  EXPECT_TRUE(Line("clocks").ok);  // a recording goes without
+  EXPECT_TRUE(Line("clocks").ok);  // a recording works without clocks
 }
 
 TEST_F(CuptiDoctorTest, TorchsOwnMonitorIsNamed) {

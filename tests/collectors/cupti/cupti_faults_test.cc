@@ -1,4 +1,4 @@
-// Every CUPTI call made to fail in turn.
+// Makes every CUPTI call fail in turn.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -15,14 +15,14 @@ using testing::HasSubstr;
 
 class CuptiFaultsTest : public AnyCupti {
  protected:
-  // A window after the fault is a good one: nothing was poisoned.
+  // Checks that a window after the fault works.
   void ExpectAGoodWindow(Collector& collector) {
     fake_.FailNothing();
     const absl::Status started = collector.Start();
     ASSERT_TRUE(started.ok()) << Message(started);
     QueueKernel(kGood);
     const Trace trace = StopAndBuild(collector);
-    // What a failed flush left behind comes with it; a window clips that.
+    // Records left by a failed flush arrive with this window, which clips them.
     EXPECT_EQ(std::count_if(trace.kernels().begin(), trace.kernels().end(),
                             [](const Kernel& kernel) {
                               return kernel.correlation == kGood;
@@ -38,7 +38,7 @@ INSTANTIATE_TEST_SUITE_P(Cuda, CuptiFaultsTest,
                          testing::ValuesIn(kCuptiVersions), NameOfVersion);
 
 TEST_P(CuptiFaultsTest, WhicheverCallFailsTheNextWindowIsGood) {
-  // How many calls a whole window makes.
+  // Counts the calls that a whole window makes.
   {
     auto collector = Make({.detach_at_end = false});
     ASSERT_TRUE(collector->Start().ok());
@@ -57,7 +57,7 @@ TEST_P(CuptiFaultsTest, WhicheverCallFailsTheNextWindowIsGood) {
       fake_.FailCall(n, code);
       const absl::Status started = collector->Start();
       if (!started.ok()) {
-        // It is said what failed, with CUPTI's code and what to do.
+        // The error says what failed, with CUPTI's code and a remedy.
         EXPECT_THAT(Message(started), HasSubstr("CUPTI: cannot "));
         EXPECT_THAT(Message(started),
                     HasSubstr("(code " + std::to_string(code) + "): "));
@@ -66,8 +66,9 @@ TEST_P(CuptiFaultsTest, WhicheverCallFailsTheNextWindowIsGood) {
       } else {
         QueueKernel();
         const Trace trace = StopAndBuild(*collector);
-        // Not told at once: then the Trace says so, unless nothing was lost.
-        // A switch that cannot be undone stays on; the next window gets it.
+        // If Start() reports no error, the Trace reports the loss, unless
+        // nothing was lost. A switch that cannot be undone stays on, and the
+        // next window finds it.
         const auto calls_now = fake_.calls();
         const std::string failed = calls_now[first_call + n - 1];
         if (trace.losses().empty()) {
@@ -88,7 +89,7 @@ TEST_P(CuptiFaultsTest, ALeavingThatCannotBeCalledOffDoesNotLockUsOut) {
   auto first = Make();
   ASSERT_TRUE(first->Start().ok());
   (void)first->Stop();
-  first.reset();  // would leave at the next call
+  first.reset();  // would detach at the next call
   fake_.FailAll("Unsubscribe", CUPTI_ERROR_UNKNOWN);
   auto second = Make();
   ASSERT_TRUE(second->Start().ok());
@@ -169,7 +170,7 @@ TEST_P(CuptiFaultsTest, TheHolderOfTheSubscriptionIsNamed) {
   EXPECT_TRUE(absl::IsFailedPrecondition(started));
   EXPECT_THAT(Message(started), HasSubstr("\"CUPTI for Nsight Systems\""));
   EXPECT_THAT(Message(started), HasSubstr("(code 39)"));
-  // Nothing of the other tool's was touched.
+  // Nothing of the other tool was changed.
   EXPECT_TRUE(fake_.enabled().empty());
   EXPECT_THAT(fake_.calls(),
               testing::Not(testing::Contains("RegisterCallbacks")));

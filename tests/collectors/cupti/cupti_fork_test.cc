@@ -12,7 +12,7 @@ namespace {
 
 using CuptiForkTest = CuptiCollectorFixture;
 
-// What `child` returns, from a forked process.
+// Returns the result of `child` in a forked process.
 template <typename Child>
 int InChild(Child child) {
   const pid_t pid = fork();
@@ -32,14 +32,14 @@ TEST_F(CuptiForkTest, AChildTouchesNothingOfCupti) {
     if (!InForkedChild()) return 1;
     const int calls = fake_.call_count();
     if (absl::IsFailedPrecondition(Make()->Start()) == false) return 2;
-    // A callback the library may still make gets nothing and harms nothing.
+    // Callbacks that the library may still make get nothing and do no harm.
     size_t bytes = 7;
     if (ProcessPool().Request(&bytes) != nullptr || bytes != 0) return 3;
     collector.reset();
     return fake_.call_count() == calls ? 0 : 4;
   });
   EXPECT_EQ(failed, 0);
-  // The parent's window is whole.
+  // The parent's window is complete.
   EXPECT_FALSE(InForkedChild());
   EXPECT_EQ(StopAndBuild(*collector).kernels().size(), 1u);
 }
@@ -52,7 +52,7 @@ TEST_F(CuptiForkTest, AForkWhileThePoolsLockIsHeldDoesNotHangTheChild) {
   auto recording = collector->Stop();
   ASSERT_TRUE(recording.ok());
   const int failed = InChild([&] {
-    alarm(20);  // a child that hangs is killed by it
+    alarm(20);  // kills a child that hangs
     recording->reset();
     size_t bytes = 0;
     ProcessPool().Complete(nullptr, 0);

@@ -1,5 +1,5 @@
-// The loader against libfakecupti.so, which has CUPTI's symbols, and against
-// NVIDIA's own library where the headers' wheel has it.
+// Tests the loader on libfakecupti.so, which has CUPTI's symbols, and on
+// NVIDIA's own library if the headers' wheel contains it.
 #include <dlfcn.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -123,7 +123,8 @@ TEST(VersionTest, CuptisNumbersReadAsCudas) {
 
 class VersionInLibraryTest : public testing::TestWithParam<const char*> {};
 
-// The library reads its environment once, so each version needs a process.
+// The library reads its environment once, so each version needs its own
+// process.
 absl::Status LoadWithVersion(const char* version) {
   setenv("FAKE_CUPTI_VERSION", version, 1);
   return LoadCupti({.path = STEPSCOPE_FAKE_CUPTI}).status();
@@ -183,8 +184,8 @@ TEST_F(RealCuptiTest, ItsNamesChooseTheCallsToLeaveOut) {
   EXPECT_TRUE(driver.contains("cuCtxGetCurrent"));
 }
 
-// The decoder steps with the library's own sizes: those of the header we were
-// built with, which the fake takes for granted.
+// The decoder steps with the sizes that the library reports. They must be those
+// of the headers of this build, which the fake uses.
 TEST_F(RealCuptiTest, ItStepsOverRecordsAsTheFakeDoes) {
   const uint32_t version = api_->version();
   for (uint32_t kind = 1; kind < 56; ++kind) {
@@ -232,7 +233,7 @@ TEST_F(RealCuptiTest, WithoutADriverItIsTheDriverThatIsMissed) {
             "CUPTI: no NVIDIA driver found: recording CPU only");
 }
 
-// What the library itself answers without one, were it asked all the same.
+// Checks the library's own answers without a driver if it were called anyway.
 TEST_F(RealCuptiTest, WithoutADriverItRefusesEverythingWithoutHarm) {
   if (HasDriver()) GTEST_SKIP() << "this machine has a driver";
   FakeDriver::State driver;

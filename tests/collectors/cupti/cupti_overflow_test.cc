@@ -1,4 +1,4 @@
-// More records than there is memory for, on each version of CUPTI.
+// Records more than the memory holds, on each version of CUPTI.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -37,7 +37,7 @@ TEST_P(CuptiOverflowTest, AtTheEndOfTheStepRecordingStopsAndSaysSo) {
   for (int i = 0; i < 500; ++i) QueueKernel(i);
   fake_.Deliver();
   collector->OnStep(11, NowNs());
-  // Nothing costs the program time from here on.
+  // From here on, recording costs the program no time.
   EXPECT_TRUE(fake_.enabled().empty());
   QueueKernel(9999);
   collector->OnStep(12, NowNs());
@@ -51,7 +51,7 @@ TEST_P(CuptiOverflowTest, AtTheEndOfTheStepRecordingStopsAndSaysSo) {
   EXPECT_TRUE(trace.watched(Kind::kKernel));
   ExpectNothingLeftBehind();
 
-  ASSERT_TRUE(collector->Start().ok());  // and the next window is a good one
+  ASSERT_TRUE(collector->Start().ok());  // the next window works
   QueueKernel(1);
   EXPECT_TRUE(StopAndBuild(*collector).losses().empty());
 }
@@ -67,7 +67,7 @@ TEST_P(CuptiOverflowTest, ACollectorThatStoppedEarlyAndDiesLeavesNothing) {
   ExpectNothingLeftBehind();
 }
 
-// What exists already is dumped as its kind is switched on.
+// When a kind is switched on, CUPTI dumps the objects that exist already.
 TEST_P(CuptiOverflowTest, TheDoctorHasABufferToGive) {
   driver_.devices = {{.ordinal = 0, .name = "Fake A100", .sm_count = 108}};
   fake_.Queue(DeviceRecord(0, "Fake A100"));

@@ -23,7 +23,7 @@ TEST(CuptiTimesTest, BothEndsOfTheWindowLandOnTheirReadings) {
 }
 
 TEST(CuptiTimesTest, InBetweenItIsLinearToTheNanosecond) {
-  // CUPTI's clock runs 100 ppm slow over ten seconds.
+  // CUPTI's clock is 100 ppm slow over ten seconds.
   const CuptiTimes times(At(0, 1'000), At(10'001'000'000, 10'000'001'000),
                          PlainClock());
   EXPECT_NEAR(times.drift(), 1e-4, 1e-12);

@@ -1,4 +1,4 @@
-// Habits of the real CUPTI that a kind fake would not have.
+// Tests behaviour of the real CUPTI that the plain fake does not have.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -23,7 +23,7 @@ class UnkindCuptiTest : public AnyCupti {
     const uint64_t now = fake_.ClockNow();
     fake_.Queue(CallRecord(kind, cbid, now, now + 500, correlation));
   }
-  // A launch of a graph of three nodes: a kernel, a copy and a memset.
+  // Queues a launch of a graph with three nodes: a kernel, a copy and a memset.
   void QueueGraph(uint32_t correlation) {
     QueueCall(kGraphLaunch, correlation);
     const uint64_t now = fake_.ClockNow() + 1000;
@@ -137,7 +137,7 @@ TEST_P(UnkindCuptiTest, PollsThatFindNothingLeaveNoTrace) {
   for (uint32_t i = 0; i < 1000; ++i) {
     const uint64_t now = fake_.ClockNow();
     QueueCall(/*cudaEventQuery*/ 136, i);
-    // Older records do not say that the event was not ready.
+    // Older records do not say whether the event was ready.
     if (fake_.version() < 26) continue;
     auto poll =
         SyncRecord(CUPTI_ACTIVITY_SYNCHRONIZATION_TYPE_EVENT_SYNCHRONIZE, now,
@@ -148,7 +148,7 @@ TEST_P(UnkindCuptiTest, PollsThatFindNothingLeaveNoTrace) {
   QueueKernel(1);
   auto recording = collector->Stop();
   ASSERT_TRUE(recording.ok());
-  // Where the library can leave them out, they take no memory either.
+  // If the library can leave polls out, they take no memory either.
   if (fake_.version() >= 26) {
     EXPECT_LE(ProcessPool().blocks_in_use(), 1);
   }
@@ -199,7 +199,7 @@ TEST_P(UnkindCuptiTest, TheWorkOfAGraphNeverBelongsToAnotherCall) {
   }
 }
 
-// The call that it names lies before the window; it does not.
+// The call that the work names lies before the window, but the work does not.
 TEST_P(UnkindCuptiTest, TheWorkOfAGraphIsNotClippedWithAnotherCall) {
   auto collector = Make();
   ASSERT_TRUE(collector->Start().ok());
@@ -220,8 +220,8 @@ TEST_P(UnkindCuptiTest, TheWorkOfAGraphIsNotClippedWithAnotherCall) {
   EXPECT_EQ(trace.memsets().size(), 1u);
 }
 
-// Two threads leave a CUDA call at the same moment: Finalize() on one waits for
-// the callback on the other.
+// Two threads return from a CUDA call at the same moment: Finalize() on one
+// thread waits for the callback on the other.
 TEST_P(UnkindCuptiTest, ADetachmentStopsNoOtherThread) {
   auto collector = Make();
   ASSERT_TRUE(collector->Start().ok());
@@ -230,7 +230,7 @@ TEST_P(UnkindCuptiTest, ADetachmentStopsNoOtherThread) {
   std::thread other;
   fake_.DuringFinalize([&] {
     other = std::thread([&] { fake_.ReenterCallback(); });
-    // The other thread is inside its callback now, or has been.
+    // The other thread is in its callback or has left it.
     while (fake_.callbacks_entered() < 1) std::this_thread::yield();
   });
   fake_.ProgramCalls();
@@ -250,13 +250,14 @@ TEST_P(UnkindCuptiTest, AProgramOfDriverCallsAloneIsDetachedToo) {
   EXPECT_EQ(fake_.finalized(), Detachments(1));
 }
 
-// Ours, torch.profiler's and ours again, as docs/gpu.md lists them.
+// First ours, then torch.profiler, then ours again, in the order that
+// docs/gpu.md lists.
 TEST_P(UnkindCuptiTest, OursThenTorchsThenOursWorksIfTorchLetsGo) {
   auto collector = Make();
   ASSERT_TRUE(collector->Start().ok());
   QueueKernel(1);
   EXPECT_EQ(StopAndBuild(*collector).kernels().size(), 1u);
-  fake_.HoldBy("CUPTI for Kineto");  // between our windows nobody is in its way
+  fake_.HoldBy("CUPTI for Kineto");  // torch takes CUPTI between our windows
   const absl::Status held = collector->Start();
   EXPECT_TRUE(absl::IsFailedPrecondition(held));
   fake_.HoldBy("");  // TEARDOWN_CUPTI=1
@@ -271,7 +272,7 @@ TEST_P(UnkindCuptiTest, TorchsMonitorIsNamed) {
   EXPECT_THAT(Message(collector->Start()),
               HasSubstr("the monitor of torch.profiler._cupti"));
   fake_.HoldBy("");
-  fake_.UseNewerFamily(true);  // a monitor that admits others
+  fake_.UseNewerFamily(true);  // allows other monitors
   const absl::Status started = collector->Start();
   EXPECT_TRUE(absl::IsFailedPrecondition(started));
   if (fake_.version() >= 130200) {

@@ -1,5 +1,5 @@
-// A Trace from records by hand: CUPTI's clock is 1,000 s behind ours, so that a
-// time which was not converted shows.
+// Builds a Trace from records by hand. CUPTI's clock is 1,000 s behind ours, so
+// that a time that was not converted is obvious.
 #pragma once
 
 #include <stepscope/trace_builder.h>
@@ -16,13 +16,13 @@
 
 namespace stepscope {
 
-// What the record at CUPTI's time t is at on ours.
+// Converts CUPTI's time to ours.
 inline constexpr int64_t kCuptiIsBehindBy = 1'000'000'000'000;
 inline int64_t Ours(uint64_t cupti_ns) {
   return static_cast<int64_t>(cupti_ns) + kCuptiIsBehindBy;
 }
 
-// Ticks are nanoseconds, and 0 is the epoch.
+// One tick is one nanosecond, and tick 0 is the epoch.
 inline ClockMap PlainClock() {
   return ClockMap(
       {.ticks = 0, .monotonic_ns = 0, .epoch_ns = 0},
@@ -76,7 +76,7 @@ inline Decoded Decode(const RecordBuffer& buffer,
   return Decode(std::vector<std::vector<uint8_t>>{buffer.bytes()}, options);
 }
 
-// The detail of the loss of this name; "" if there is none.
+// Returns the detail of the loss of this name; "" if there is none.
 inline std::string LossDetail(const Trace& trace, std::string_view name) {
   for (const Loss& loss : trace.losses()) {
     if (loss.name == name) return loss.detail;

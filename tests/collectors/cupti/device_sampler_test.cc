@@ -38,7 +38,7 @@ class DeviceSamplerTest : public testing::Test {
                                    .pcie_sent_bytes_per_s = 77,
                                    .nvlink_sent_bytes = 1}}});
   }
-  // As many readings as a test needs, as fast as they come.
+  // Takes readings as fast as possible, so that a test soon has enough.
   static constexpr int64_t kFast = 1'000'000;
   FakeNvml fake_;
 };
@@ -67,14 +67,14 @@ TEST_F(DeviceSamplerTest, OutsideWindowsNothingIsRead) {
   ASSERT_TRUE(sampler.Start({Used(0, kFirst)}));
   ASSERT_TRUE(Await([&] { return fake_.readings() > 0; }));
   (void)sampler.Stop();
-  // At most the reading that was being taken.
+  // At most one more: the reading in progress.
   const int after = fake_.readings();
   std::this_thread::sleep_for(std::chrono::milliseconds(30));
   EXPECT_LE(fake_.readings(), after + 1);
   ASSERT_TRUE(sampler.Start({Used(3, kSecond)}));
   ASSERT_TRUE(Await([&] { return fake_.readings() > after + 3; }));
   for (const DeviceSample& sample : sampler.Stop()) {
-    EXPECT_EQ(sample.device, 3);  // nothing of the first window
+    EXPECT_EQ(sample.device, 3);  // no sample of the first window
   }
 }
 
@@ -110,7 +110,7 @@ TEST_F(DeviceSamplerTest, OnlyDevicesInUseAreSampled) {
   DeviceLimits idle = Used(0, kFirst);
   idle.is_in_use = false;
   EXPECT_FALSE(sampler.Start({idle}));
-  EXPECT_FALSE(sampler.Start({Used(0, {9})}));  // unknown to the library
+  EXPECT_FALSE(sampler.Start({Used(0, {9})}));  // NVML does not know it
   ASSERT_TRUE(sampler.Start({idle, Used(1, kSecond)}));
   ASSERT_TRUE(Await([&] { return fake_.readings() > 0; }));
   for (const DeviceSample& sample : sampler.Stop()) {

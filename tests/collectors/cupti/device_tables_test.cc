@@ -1,4 +1,4 @@
-// The tables of a Trace that only the CUPTI collector fills.
+// Tests the Trace tables that only the CUPTI collector fills.
 #include <gtest/gtest.h>
 #include <stepscope/trace_builder.h>
 
@@ -69,7 +69,7 @@ TEST(DeviceTablesTest, TheWindowClipsThem) {
     builder.Add(DeviceMemory{.time_ns = at});
     builder.Add(DeviceSample{.time_ns = at});
   }
-  // Taken a moment after its step had ended.
+  // A sample taken shortly after its step ended.
   builder.Add(DeviceSample{.time_ns = 205, .step = 4});
   builder.Add(DeviceSample{.time_ns = 150, .step = 3});
   const Trace trace =

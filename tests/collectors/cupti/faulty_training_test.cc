@@ -1,6 +1,6 @@
-// A small training under a Session whose CUPTI fails at every call in turn: the
-// numbers it computes are the same bits, it is told what failed, and LibTorch's
-// own profiler works afterwards.
+// Runs a small training under a Session while each CUPTI call fails in turn.
+// The training must compute bit-identical numbers and be told what failed, and
+// LibTorch's own profiler must work afterwards.
 #include <ATen/ATen.h>
 #include <c10/core/GradMode.h>
 #include <gmock/gmock.h>
@@ -26,9 +26,9 @@ using testing::IsEmpty;
 using testing::Not;
 using testing::StartsWith;
 
-constexpr int kSteps = 8;  // two cycles, and two steps after them
+constexpr int kSteps = 8;  // two cycles, then two steps
 
-// Convolution, product, backward pass and an update, from fixed numbers.
+// A convolution, a product, a backward pass and an update with fixed numbers.
 class Training {
  public:
   Training()
@@ -36,7 +36,7 @@ class Training {
         weight_(Numbers({2 * 6 * 6, 4}).requires_grad_(true)),
         input_(Numbers({3, 1, 8, 8})) {}
 
-  // The loss, as bits.
+  // Returns the loss as bits.
   uint32_t Step() {
     at::Tensor out = at::relu(at::conv2d(input_, filter_)).flatten(1);
     at::Tensor loss = at::log_softmax(at::mm(out, weight_), 1).square().mean();
@@ -100,7 +100,7 @@ class FaultyTrainingTest : public CuptiCollectorFixture {
     return outcome;
   }
 
-  // LibTorch's profiler records the next step of a training.
+  // Records the next training step with LibTorch's profiler.
   static size_t EventsOfTorchProfiler() {
     using namespace torch::autograd::profiler;
     const ProfilerConfig config(ProfilerState::KINETO);
@@ -140,15 +140,15 @@ TEST_F(FaultyTrainingTest, WhicheverCallFailsTheResultIsTheSameBits) {
     const std::string failed = fake_.calls()[first + n - 1];
     EXPECT_EQ(outcome.losses, expected) << failed;
     ASSERT_EQ(outcome.traces.size(), 2u);
-    // Operators are there, whatever became of the device.
+    // Operators are recorded, whatever happens to the device.
     for (const Trace& trace : outcome.traces) EXPECT_FALSE(trace.ops().empty());
     for (const std::string& error : outcome.errors) {
       EXPECT_THAT(error, StartsWith("CUPTI: cannot "));
       EXPECT_THAT(error, HasSubstr("(code 999): "));
       EXPECT_THAT(error, HasSubstr("tried again in the next"));
     }
-    // One call fails, so at most one cycle is without its device work, and the
-    // Trace of that cycle says why.
+    // One call fails, so at most one cycle lacks its device work. That cycle's
+    // Trace says why.
     int without = 0;
     int with_loss = 0;
     for (const Trace& trace : outcome.traces) {
@@ -160,7 +160,7 @@ TEST_F(FaultyTrainingTest, WhicheverCallFailsTheResultIsTheSameBits) {
     EXPECT_GE(with_loss, without) << failed;
     told += with_loss > 0;
     fake_.FailNothing();
-    fake_.ProgramCalls();  // what waits to leave, leaves
+    fake_.ProgramCalls();  // completes pending detachments
     EXPECT_TRUE(fake_.enabled().empty() || failed == "Disable") << failed;
     if (n % 32 == 0) {
       EXPECT_EQ(EventsOfTorchProfiler(), torch_events);
@@ -181,7 +181,7 @@ TEST_F(FaultyTrainingTest, WithEveryCallFailingTheProgramIsToldOnce) {
     EXPECT_THAT(outcome.errors[0], HasSubstr("NVreg_RestrictProfiling"));
     EXPECT_EQ(outcome.traces.size(), 2u);
     fake_.FailNothing();
-    fake_.ProgramCalls();  // what waits to leave, leaves
+    fake_.ProgramCalls();  // completes pending detachments
     ExpectNothingLeftBehind();
   }
   EXPECT_GT(EventsOfTorchProfiler(), 10u);

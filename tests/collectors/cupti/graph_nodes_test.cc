@@ -1,4 +1,5 @@
-// Kernels of CUDA graphs and the operators that were open at their capture.
+// Tests that kernels of CUDA graphs get the operators that were open at their
+// capture.
 #include "graph_nodes.h"
 
 #include <gmock/gmock.h>
@@ -20,7 +21,7 @@ namespace {
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-// Says what a test sets, and counts.
+// Returns what a test sets, and counts calls.
 class FakeScopes : public CaptureScopes {
  public:
   void Begin() override { ++begun; }
@@ -35,8 +36,8 @@ class FakeScopes : public CaptureScopes {
   std::atomic<int> ended{0};
 };
 
-// The process's table of nodes outlives a test, so each has ids of its own, as
-// the driver's are.
+// Returns a new ID. The process's table of nodes outlives a test, so each test
+// needs its own IDs, as with the driver.
 uint64_t NewNode() {
   static std::atomic<uint64_t> last{1000};
   return ++last;
@@ -49,8 +50,8 @@ class GraphNodesTest : public AnyCupti {
     options.capture_scopes = scopes_;
     return Make(std::move(options));
   }
-  // A graph of one node that is captured in `ops`, and instantiated; the id of
-  // the node that runs.
+  // Captures a graph of one node inside `ops` and instantiates it. Returns the
+  // ID of the node that runs.
   uint64_t Capture(std::vector<std::string> ops, std::string module = "") {
     scopes_->at = {std::move(ops), std::move(module)};
     const uint64_t captured = NewNode();
@@ -103,7 +104,7 @@ TEST_P(GraphNodesTest, AReplayedKernelHasTheOpsOfACaptureBeforeTheWindow) {
     EXPECT_THAT(OpsOf(trace, i), ElementsAre("aten::addmm", "aten::linear"));
     EXPECT_EQ(ModuleOf(trace, i), "layer1.0.fc");
   }
-  // Stored once.
+  // Both kernels share one stored list.
   EXPECT_EQ(trace.kernels()[0].captured_ops, trace.kernels()[1].captured_ops);
   EXPECT_TRUE(trace.losses().empty());
 }
@@ -131,14 +132,14 @@ TEST_P(GraphNodesTest, AGraphOfOneWindowIsKnownInTheNext) {
 }
 
 TEST_P(GraphNodesTest, KernelsOfAnUnseenCaptureAreCounted) {
-  const uint64_t unseen = Capture({"aten::mm"});  // nobody listens yet
+  const uint64_t unseen = Capture({"aten::mm"});  // no collector listens yet
   auto collector = MakeListening();
   collector->Arm();
   const uint64_t seen = Capture({"aten::add"});
   ASSERT_TRUE(collector->Start().ok());
   Replay(unseen, 1);
   Replay(seen, 2);
-  QueueKernel(3);  // of no graph
+  QueueKernel(3);  // belongs to no graph
   const Trace trace = StopAndBuild(*collector);
   ASSERT_EQ(trace.kernels().size(), 3u);
   int with_ops = 0;
@@ -186,22 +187,22 @@ TEST_P(GraphNodesTest, OnlyKernelsOfOpenOpsHaveAPlace) {
   (void)StopAndBuild(*collector);
 }
 
-// The runtime and the driver both tell of a capture.
+// Both the runtime and the driver report a capture.
 TEST_P(GraphNodesTest, OpsAreFollowedFromTheFirstCapturesBeginToTheLastsEnd) {
   auto collector = MakeListening();
   ASSERT_TRUE(collector->Start().ok());
   fake_.BeginCapture(1);
   EXPECT_EQ(scopes_->begun, 1);
   fake_.BeginCapture(2);
-  fake_.BeginCapture(3, /*code=*/900);  // it was refused
+  fake_.BeginCapture(3, /*code=*/900);  // the call failed
   EXPECT_EQ(scopes_->begun, 1);
   fake_.EndCapture(1);
   EXPECT_EQ(scopes_->ended, 0);
-  fake_.EndCapture(2, /*code=*/901);  // invalid, and over all the same
+  fake_.EndCapture(2, /*code=*/901);  // invalid, but the capture ends anyway
   EXPECT_EQ(scopes_->ended, 1);
   fake_.EndCapture(2);
   EXPECT_EQ(scopes_->ended, 1);
-  // The window closes inside a capture.
+  // The window closes during a capture.
   fake_.BeginCapture(1);
   EXPECT_EQ(scopes_->begun, 2);
   (void)StopAndBuild(*collector);
@@ -228,7 +229,7 @@ TEST_P(GraphNodesTest, ArmWaitsUntilTheProgramUsesCuda) {
   EXPECT_EQ(fake_.finalized(), Detachments(1));
 }
 
-// Between windows another tool may have CUPTI.
+// Between windows, another tool may use CUPTI.
 TEST_P(GraphNodesTest, AfterTheFirstWindowNobodyListens) {
   auto collector = MakeListening();
   collector->Arm();

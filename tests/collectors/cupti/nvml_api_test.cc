@@ -1,4 +1,4 @@
-// The loader of NVML against libfakecupti.so, which has its symbols.
+// Tests the NVML loader on libfakecupti.so, which has NVML's symbols.
 #include "nvml/nvml_api.h"
 
 #include <gmock/gmock.h>

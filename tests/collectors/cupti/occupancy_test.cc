@@ -6,7 +6,7 @@
 #include <random>
 #include <vector>
 
-// NVIDIA's own calculator, which shares no code with ours.
+// NVIDIA's own calculator shares no code with ours.
 #include <cuda_occupancy.h>
 
 namespace stepscope::occupancy_test {
@@ -27,8 +27,8 @@ DeviceLimits Device(int major, int minor, int threads, int blocks,
   return device;
 }
 
-// Source: CUDA C++ Programming Guide, "Compute Capabilities". Without 6.0, for
-// which NVIDIA's calculator gives the worse of 6.0 and 6.1.
+// Source: CUDA C++ Programming Guide, "Compute Capabilities". 6.0 is left out,
+// because NVIDIA's calculator returns the lower result of 6.0 and 6.1 for it.
 std::vector<DeviceLimits> Devices() {
   return {Device(7, 0, 2048, 32, 96),   Device(7, 5, 1024, 16, 64),
           Device(8, 0, 2048, 32, 164),  Device(8, 6, 1536, 16, 100),

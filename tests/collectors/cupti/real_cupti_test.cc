@@ -1,13 +1,13 @@
-// The layouts that the decoder reads and the sizes that the fakes step with,
-// against NVIDIA's own headers and libraries: those of the wheel that this was
-// built with, and those unpacked under $STEPSCOPE_CUPTI_WHEELS. To get more:
+// Checks the layouts that the decoder reads and the sizes that the fakes use
+// against NVIDIA's own headers and libraries: those of the wheel of this build,
+// and those unpacked under $STEPSCOPE_CUPTI_WHEELS. To add more:
 //
 //   pip download --no-deps nvidia-cuda-cupti==13.5.25 -d /tmp/cupti
 //   unzip /tmp/cupti/nvidia_cuda_cupti-13.5.25-*.whl -d /tmp/cupti/13.5.25
 //   STEPSCOPE_CUPTI_WHEELS=/tmp/cupti build/.../cupti_test
 //
-// libcupti up to CUDA 13.1 steps over records without a GPU. Later ones answer
-// nothing without a driver (13.2 crashes), so of these the headers alone count.
+// libcupti up to CUDA 13.1 steps over records without a GPU. Later libraries
+// need a driver (13.2 crashes without one), so only their headers are checked.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/wait.h>
@@ -36,7 +36,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Folders with "include" and "lib" of one CUPTI each; ours first.
+// Returns folders with the "include" and "lib" of one CUPTI each; ours is
+// first.
 std::vector<fs::path> Toolkits() {
   std::vector<fs::path> found = {
       fs::path(STEPSCOPE_CUPTI_LIBRARY_FOLDER).parent_path()};
@@ -55,7 +56,7 @@ std::vector<fs::path> Toolkits() {
   return found;
 }
 
-// Empty if there is none.
+// Returns an empty path if there is no library.
 fs::path LibraryOf(const fs::path& toolkit) {
   for (const char* name : {"lib/libcupti.so.13", "lib/libcupti.so.12"}) {
     if (fs::exists(toolkit / name)) return toolkit / name;
@@ -65,11 +66,11 @@ fs::path LibraryOf(const fs::path& toolkit) {
 
 struct Layout {
   CUpti_ActivityKind kind;
-  const char* base;  // CUpti_Activity<base><number>
+  const char* base;  // the type is CUpti_Activity<base><number>
   std::vector<const char*> fields;
 };
 
-// What the decoder reads.
+// The fields that the decoder reads.
 const std::vector<Layout>& Layouts() {
   static const std::vector<Layout> kLayouts = {
       {CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL,
@@ -159,8 +160,8 @@ const std::vector<Layout>& Layouts() {
   return kLayouts;
 }
 
-// What callbacks are told, and their numbers: they have no versions, so they
-// must be alike in all.
+// Fields of callback data, and callback numbers. They have no versions, so they
+// must be equal in all toolkits.
 constexpr const char* kCallbackFields[] = {
     "CallbackData.callbackSite",
     "CallbackData.functionParams",
@@ -179,8 +180,8 @@ constexpr const char* kCallbackIds[] = {
     "CU_GRAPH_NODE_TYPE_KERNEL",
 };
 
-// What sampling hardware counters passes and reads (counters/), in the headers
-// of CUDA 12.6 and later. A structure may have grown at its end.
+// Structures passed and read when sampling hardware counters (counters/), in
+// the headers of CUDA 12.6 and later. A structure may grow at its end.
 const std::map<std::string, std::vector<const char*>>& CounterStructures() {
   static const std::map<std::string, std::vector<const char*>> kStructures = {
       {"Profiler_Initialize_Params", {"pPriv"}},
@@ -237,15 +238,15 @@ constexpr const char* kCounterNumbers[] = {
     "CUPTI_PM_SAMPLING_DECODE_STOP_REASON_END_OF_RECORDS",
 };
 
-// What `code`, compiled with a toolkit's headers, prints.
+// Compiles `code` with a toolkit's headers and returns what it prints.
 std::string OutputOf(const fs::path& toolkit, const std::string& code,
                      const std::string& argument, const TempFolder& folder);
-// The same of code that prints names and numbers.
+// The same for code that prints names and numbers.
 std::map<std::string, size_t> NumbersFrom(const fs::path& toolkit,
                                           const std::string& code,
                                           const TempFolder& folder);
 
-// As OffsetsIn(), of the structures for hardware counters; empty before 12.6.
+// Like OffsetsIn() for the structures of hardware counters; empty before 12.6.
 std::map<std::string, size_t> CounterOffsetsIn(const fs::path& toolkit,
                                                const TempFolder& folder) {
   if (!fs::exists(toolkit / "include/cupti_pmsampling.h")) return {};
@@ -277,7 +278,7 @@ std::map<std::string, size_t> CounterOffsetsIn(const fs::path& toolkit,
                      folder);
 }
 
-// The newest structure of that name in a header.
+// Returns the newest structure of that name in a header.
 std::string NewestIn(const std::string& header, const std::string& base) {
   const std::regex name("\\} CUpti_Activity" + base + "(\\d*);");
   int newest = 0;
@@ -290,8 +291,8 @@ std::string NewestIn(const std::string& header, const std::string& base) {
          (newest == 1 ? std::string() : std::to_string(newest));
 }
 
-// The offset of each field by its name, the sizes by their kind, and "version",
-// as a compiler sees them in this toolkit's headers.
+// Returns what a compiler sees in this toolkit's headers: each field's offset
+// by its name, each kind's size, and "version".
 std::map<std::string, size_t> OffsetsIn(const fs::path& toolkit,
                                         const TempFolder& folder) {
   std::ifstream file(toolkit / "include/cupti_activity.h");
@@ -342,7 +343,7 @@ std::string OutputOf(const fs::path& toolkit, const std::string& code,
       RunShell(command + " -o '" + program + "' '" + source + "' -ldl && '" +
                    program + "' '" + argument + "'",
                folder);
-  // libcupti of CUDA 13.2 crashes where there is no driver.
+  // libcupti of CUDA 13.2 crashes without a driver.
   constexpr int kCrashed = 128;
   EXPECT_TRUE(run.status == 0 || (!argument.empty() && run.status >= kCrashed))
       << toolkit << ": " << run.err.substr(0, 2000);
@@ -383,7 +384,7 @@ TEST(RealCuptiLayoutTest, EveryVersionsFieldsAreWhereTheDecoderReadsThem) {
       for (const char* field : layout.fields) {
         const std::string name = std::string(layout.base) + "." + field;
         EXPECT_TRUE(ours.contains(name)) << name;
-        // An older record may end before the field.
+        // In older versions, the record may end before this field.
         if (!theirs.contains(name)) continue;
         EXPECT_EQ(theirs.at(name), ours.at(name)) << name;
       }
@@ -407,8 +408,9 @@ TEST(RealCuptiLayoutTest, CountersAreAskedForAsEveryVersionExpects) {
         EXPECT_EQ(name, "PmSampling_SetConfig_Params.hwBufferAppendMode");
         EXPECT_LT(version, 26u);
       } else if (CounterStructures().contains(name)) {
-        // A library takes the sizes of its time and before. The one structure
-        // that was shorter is passed as it was.
+        // A library accepts the structure sizes of its own and of earlier
+        // versions. The only structure that was shorter is passed with its old
+        // size.
         const bool was_short =
             name == "PmSampling_SetConfig_Params" && version < 26;
         EXPECT_GE(theirs.at(name),
@@ -423,7 +425,8 @@ TEST(RealCuptiLayoutTest, CountersAreAskedForAsEveryVersionExpects) {
   }
 }
 
-// A buffer of records of all kinds that the fakes know, in any order.
+// Returns a buffer with records of all kinds that the fakes know, in random
+// order.
 std::vector<uint8_t> AnyRecords(uint32_t version, std::mt19937& random) {
   std::vector<uint8_t> bytes;
   while (bytes.size() < 8000) {
@@ -439,7 +442,7 @@ std::vector<uint8_t> AnyRecords(uint32_t version, std::mt19937& random) {
 
 enum : int { kSame = 0, kDiffers = 1, kNoAnswer = 2 };
 
-// In a process of its own: libcupti may crash, and no process bears two.
+// Runs in its own process: libcupti may crash, and a process can load only one.
 int StepsInChild(const std::string& library) {
   const auto api = LoadCupti({.path = library});
   if (!api.ok()) return kNoAnswer;
@@ -467,8 +470,8 @@ int StepsInChild(const std::string& library) {
   return kSame;
 }
 
-// `run` in a process of its own for each library that this machine has.
-// Returns how many answered.
+// Calls `run` in its own process for each library on this machine. Returns the
+// number of libraries that answered.
 int ForEachLibrary(int (*run)(const std::string&)) {
   int compared = 0;
   for (const fs::path& toolkit : Toolkits()) {
@@ -489,10 +492,11 @@ int ForEachLibrary(int (*run)(const std::string&)) {
   return compared;
 }
 
-// Asks a library, as CounterChoice does, which of the names each chip knows and
-// can count together with those before it in one pass; prints for each chip the
-// number of the name of each counter, or -1. A program of its own, because
-// NVIDIA's library cannot be loaded beside a sanitizer.
+// A program that asks a library, in the same way as CounterChoice, which
+// counter names each chip knows and can count together with the previous ones
+// in one pass. For each chip and counter, it prints the index of the name, or
+// -1. It is a separate program because NVIDIA's library cannot be loaded with a
+// sanitizer.
 constexpr char kAskForChips[] = R"(
 #include <dlfcn.h>
 #include <cstdio>
@@ -573,7 +577,8 @@ int main(int, char** words) {
 }
 )";
 
-// What the library of a toolkit says of the chips; "" if it does not answer.
+// Returns what the toolkit's library says about the chips; "" if it does not
+// answer.
 std::string ChipsOf(const fs::path& toolkit, const TempFolder& folder) {
   const std::string library = LibraryOf(toolkit).string();
   if (library.empty() || !fs::exists(toolkit / "include/cupti_pmsampling.h")) {
@@ -594,8 +599,8 @@ std::string ChipsOf(const fs::path& toolkit, const TempFolder& folder) {
   return OutputOf(toolkit, code, library, folder);
 }
 
-// NVIDIA's own library knows, without a device, which counters each chip has
-// and what it can count at once.
+// Without a device, NVIDIA's library knows which counters each chip has and
+// which of them it can count at the same time.
 TEST(RealCuptiCountersTest, EachChipCountsWhatIsWantedInOnePass) {
   TempFolder folder;
   int answered = 0;

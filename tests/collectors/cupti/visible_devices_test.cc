@@ -1,5 +1,5 @@
-// CUPTI describes every device of the machine; a Trace has those that the
-// process sees, by the numbers that PyTorch gives them.
+// CUPTI describes every device of the machine. A Trace contains only those that
+// the process sees, with the numbers that PyTorch gives them.
 #include <gtest/gtest.h>
 
 #include "collectors/cupti/decode_fixture.h"
@@ -30,7 +30,8 @@ TEST(VisibleDevicesTest, AnInvisibleDeviceIsNotInTheTrace) {
   EXPECT_EQ(decoded.trace.run().devices[0].name, "seen");
 }
 
-// CUDA_VISIBLE_DEVICES=2,1 on a machine of three: the process's 0 is CUPTI's 2.
+// CUDA_VISIBLE_DEVICES=2,1 on a machine with three devices: the process's
+// device 0 is CUPTI's device 2.
 TEST(VisibleDevicesTest, DevicesHaveTheNumbersOfTheProcess) {
   const Decoded decoded =
       Decode(RecordBuffer()
@@ -46,7 +47,7 @@ TEST(VisibleDevicesTest, DevicesHaveTheNumbersOfTheProcess) {
   EXPECT_EQ(devices[1].name, "second");
 }
 
-// An older library may not know what is visible; the driver does.
+// An older library may not know which devices are visible, but the driver does.
 TEST(VisibleDevicesTest, ADeviceThatTheDriverDoesNotListIsNotVisible) {
   const Decoded decoded = Decode(
       RecordBuffer().Add(Record(0, "seen", kA)).Add(Record(1, "not", kB)),

@@ -8,7 +8,7 @@
 namespace stepscope::cores_test {
 namespace {
 
-// A machine made of the files that matter.
+// A fake machine that consists of the files that the code reads.
 class CoresTest : public ::testing::Test {
  protected:
   void Affinity(const std::string& list) {
@@ -74,7 +74,7 @@ TEST_F(CoresTest, TheTightestGroupOnTheWayUpCounts) {
 
 TEST_F(CoresTest, InAContainerTheMountItselfIsTheGroup) {
   Affinity("0-15");
-  Group("0::/docker/0123456789ab");  // the host's path, not visible here
+  Group("0::/docker/0123456789ab");  // the host's path, invisible in here
   File("cpu.max", "300000 100000");
   EXPECT_EQ(Cores(), 3);
 }

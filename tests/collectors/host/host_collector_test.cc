@@ -52,11 +52,12 @@ TEST(HostCollectorTest, CountsTheWorkOfAStepHere) {
   EXPECT_EQ(idle.step, 8);
   EXPECT_EQ(busy.end_ns, idle.begin_ns);
   EXPECT_GT(busy.training_thread_cpu_ns, 0);
-  // The thread cannot have run longer than the step, nor slept on a core.
+  // The thread cannot have run for longer than the step, and sleeping takes no
+  // CPU time.
   EXPECT_LE(busy.training_thread_cpu_ns,
             busy.end_ns - busy.begin_ns + 1'000'000);
   EXPECT_LT(idle.training_thread_cpu_ns, 15'000'000);
-  // Two clocks read one after the other.
+  // The clocks are read one after the other.
   EXPECT_GE(busy.process_cpu_ns + 1'000'000, busy.training_thread_cpu_ns);
 }
 

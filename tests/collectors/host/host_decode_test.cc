@@ -17,7 +17,7 @@ std::string Io(int64_t read, int64_t written) {
          "\ncancelled_write_bytes: 0\n";
 }
 
-// Samples written one after the other, as the hook does.
+// Writes samples one after the other, as the hook does.
 class Machine {
  public:
   HostSample& Sample(int64_t step, int64_t time_ns) {

@@ -18,7 +18,7 @@ using ::testing::IsEmpty;
 
 const std::string kPython("/usr/bin/python3\0train.py", 25);
 
-// A machine with this process and children of its own making.
+// A fake machine with this process and made-up children.
 class LoaderWorkersTest : public ::testing::Test {
  protected:
   void Self(const std::string& command) {

@@ -35,7 +35,7 @@ TEST(ProcFileTest, ARecordComesWithOneReadAndAgain) {
   EXPECT_TRUE(file.AppendTo(whole));
   EXPECT_TRUE(file.AppendRecord(record, 512));
   EXPECT_TRUE(record.starts_with("before rchar:"));
-  // The counters go on counting; the keys stay.
+  // The counters continue; the keys stay the same.
   EXPECT_EQ(std::ranges::count(record, '\n'), std::ranges::count(whole, '\n'));
   std::string none;
   EXPECT_FALSE(ProcFile("/no/such/file").AppendRecord(none, 512));
@@ -55,7 +55,7 @@ TEST(ProcFileTest, MovesItsFile) {
   TempFolder folder;
   ProcFile from(folder.Write("f", "x"));
   const ProcFile to(std::move(from));
-  EXPECT_FALSE(from.is_open());  // NOLINT: what a move leaves is the point
+  EXPECT_FALSE(from.is_open());  // NOLINT: tests the moved-from state
   EXPECT_TRUE(to.is_open());
 }
 

@@ -1,5 +1,5 @@
 // The functions of CUPTI and the CUDA driver that number streams; both test
-// libraries hold all of them. Stream 0x70 is number 7 of context 3.
+// libraries contain all of them. Stream 0x70 has number 7 in context 3.
 #include <cstdint>
 
 extern "C" {

@@ -81,7 +81,7 @@ TEST(NvtxCollectorTest, KeepsThePushesOfDomainsApart) {
   NvtxWindow window;
   nvtxRangePushA("default");
   nvtxDomainRangePushEx(io, &read);
-  nvtxRangePop();  // the default domain's, though pushed first
+  nvtxRangePop();  // pops the default domain, pushed first
   nvtxMarkA("between");
   nvtxDomainRangePop(io);
   const Trace trace = window.Take();
@@ -89,7 +89,7 @@ TEST(NvtxCollectorTest, KeepsThePushesOfDomainsApart) {
   EXPECT_LT(RangeNamed(trace, "default").end_ns, between.begin_ns);
   EXPECT_GT(RangeNamed(trace, "read").end_ns, between.begin_ns);
   EXPECT_EQ(DetailOf(trace, "default"), "");
-  // It outlasts what it began in, so it has a row of its own.
+  // This range ends after the range in which it started, so it has its own row.
   EXPECT_EQ(DetailOf(trace, "read"),
             "domain=io, thread=" + std::to_string(gettid()));
   EXPECT_NE(RangeNamed(trace, "read").thread,
@@ -200,7 +200,7 @@ TEST(NvtxCollectorTest, CutsLongTextsAtWholeCharactersAndSaysSo) {
   const std::string fits(kMaxNameBytes, 'a');
   std::string wide_text(kMaxNameBytes - 1, 'b');
   std::wstring wide(kMaxNameBytes - 1, L'b');
-  wide += L'\u00e9';  // two bytes: one too many
+  wide += L'\u00e9';  // two bytes: one byte too many
   wide += std::wstring(100000, L'x');
   NvtxWindow window;
   nvtxMarkA(fits.c_str());
@@ -234,7 +234,7 @@ TEST(NvtxCollectorTest, EndsWhatIsOpenWhenTheWindowCloses) {
             RangeNamed(trace, "last").begin_ns);
   EXPECT_EQ(RangeNamed(trace, "started").end_ns,
             RangeNamed(trace, "pushed").end_ns);
-  // Its end belongs to no range of the next window, whatever lies there.
+  // Its late end must not end a range of the next window.
   NvtxWindow second;
   nvtxRangeStartA("another");
   nvtxRangeEnd(id);
@@ -255,7 +255,7 @@ TEST(NvtxCollectorTest, StartedRangesNeedNotNest) {
   const nvtxRangeId_t c = nvtxRangeStartEx(&attributes);
   nvtxRangeEnd(b);
   nvtxRangeEnd(c);
-  nvtxRangeEnd(c);  // twice: the first one counts
+  nvtxRangeEnd(c);  // second end: the first one counts
   const Trace trace = window.Take();
   const Range first = RangeNamed(trace, "a");
   const Range second = RangeNamed(trace, "b");
@@ -264,7 +264,7 @@ TEST(NvtxCollectorTest, StartedRangesNeedNotNest) {
   EXPECT_LT(second.begin_ns, first.end_ns);
   EXPECT_LT(first.end_ns, second.end_ns);
   EXPECT_LT(third.begin_ns, second.end_ns);
-  // No row holds two that overlap halfway.
+  // Ranges that partly overlap are never in the same row.
   EXPECT_NE(first.thread, second.thread);
   EXPECT_NE(second.thread, third.thread);
   EXPECT_EQ(NameOf(trace, trace.threads()[second.thread].name),
@@ -292,7 +292,7 @@ TEST(NvtxCollectorTest, CountsWhatAFullBufferDrops) {
   const Trace trace = window.Take();
   const auto kept = static_cast<int64_t>(trace.ranges().size());
   EXPECT_GT(kept, 600);
-  EXPECT_LT(kept, 700);  // 64 KiB in records of two slots and one
+  EXPECT_LT(kept, 700);  // 64 KiB hold records of two slots and of one
   const int64_t dropped = LossCount(trace, "buffer-full");
   EXPECT_GE(dropped + 2 * kept, 6000 - 1);
   EXPECT_LE(dropped + 2 * kept, 6000 + 1);

@@ -14,10 +14,10 @@
 namespace stepscope::nvtx_decode_test {
 namespace {
 
-// The slots of one thread, made by hand. Ticks are ns since the epoch.
+// One thread's slots, made by hand. Ticks are ns since the epoch.
 class Slots {
  public:
-  // A record; its first slot's index.
+  // Writes a record and returns the index of its first slot.
   size_t Put(NvtxEvent event, Ticks at, std::string_view text = "",
              uint64_t domain = 0) {
     const size_t first = slots_.size();
@@ -105,7 +105,7 @@ TEST(NvtxDecodeTest, RangesThatTouchShareARow) {
 TEST(NvtxDecodeTest, ALaneHoldsWhatFitsBeforeAnotherIsOpened) {
   Slots starter;
   Slots ender;
-  // Three that cross threads: two that overlap halfway, one after both.
+  // Three ranges that cross threads: two overlap partly, and one follows both.
   const std::pair<Ticks, Ticks> spans[] = {{100, 300}, {200, 400}, {500, 600}};
   std::vector<size_t> starts;
   for (const auto& span : spans) {
@@ -168,7 +168,7 @@ TEST(NvtxDecodeTest, SurvivesAnyBytes) {
       const size_t at =
           slots.Put(static_cast<NvtxEvent>(random() % 8), random() % 1000,
                     std::string(random() % 70, 'x'), random() % 3);
-      // Some records are damaged: any word, any bit.
+      // Damages some records: any bit of any word.
       if (random() % 4 == 0) slots[at].word[random() % 4] ^= random();
     }
     const Decoded decoded = Decode({&slots}, 900);

@@ -1,4 +1,4 @@
-// Which tool NVTX finds is settled once per process, so each case runs in one.
+// NVTX chooses its tool once per process, so each case runs in its own process.
 #include <gtest/gtest.h>
 #include <nvtx3/nvToolsExt.h>
 #include <stepscope/nvtx.h>
@@ -32,7 +32,7 @@ TEST(NvtxEnableDeathTest, SetsTheVariableOnceAndFindsItselfAgain) {
         unsetenv("NVTX_INJECTION64_PATH");
         const bool enabled = EnableNvtx().ok();
         const char* value = getenv("NVTX_INJECTION64_PATH");
-        // A child of this program finds it set, by us.
+        // As in a child of this program, the variable is already set, by us.
         setenv("NVTX_TEST", "1", 1);
         _exit(enabled && value != nullptr && *value == '\0' && EnableNvtx().ok()
                   ? 0

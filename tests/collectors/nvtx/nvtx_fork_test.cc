@@ -12,12 +12,12 @@
 namespace stepscope::nvtx_fork_test {
 namespace {
 
-// Runs `child` in a fork; its exit code.
+// Runs `child` in a fork and returns its exit code.
 template <typename Child>
 int InFork(Child child) {
   const pid_t pid = fork();
   if (pid == 0) {
-    alarm(20);  // a deadlock ends as a failure
+    alarm(20);  // turns a deadlock into a failure
     _exit(child());
   }
   int status = 0;
@@ -57,8 +57,8 @@ TEST(NvtxForkTest, AForkFindsTheNamesUnlocked) {
 #ifdef __SANITIZE_ADDRESS__
   GTEST_SKIP() << "the sanitizer's own allocator may be locked in the child";
 #endif
-  // NVTX looks for its tool at a program's first call; a child forked meanwhile
-  // waits for ever inside NVTX, with any tool.
+  // NVTX looks for its tool at a program's first call. A child forked during
+  // that call waits for ever inside NVTX, whatever the tool.
   nvtxMarkA("first");
   std::atomic<bool> stop = false;
   std::thread busy([&] {

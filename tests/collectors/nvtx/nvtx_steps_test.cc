@@ -1,5 +1,5 @@
-// Ranges that are steps. They are listened for once per process, so all tests
-// share a listener, and each calls from a state where no step is open.
+// Tests ranges that are steps. A process can start listening only once, so all
+// tests share a listener, and each starts when no step is open.
 #include "nvtx_steps.h"
 
 #include <gtest/gtest.h>

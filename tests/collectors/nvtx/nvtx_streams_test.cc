@@ -1,6 +1,5 @@
-// Stream names with a CUPTI and a driver that are not there but for the
-// functions that number streams. How real ones number them is a GPU test's to
-// show.
+// Tests stream names with a CUPTI and a driver that consist only of the
+// functions that number streams. GPU tests check how the real ones number them.
 #include "collectors/nvtx/nvtx_streams.h"
 
 #include <dlfcn.h>

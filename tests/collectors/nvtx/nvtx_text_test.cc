@@ -45,7 +45,7 @@ TEST(NvtxTextTest, PayloadsReadBackAsTheSameNumber) {
                         std::bit_cast<uint64_t>(
                             std::numeric_limits<double>::infinity())),
             "inf");
-  // Only the low half of a 32-bit payload is its own.
+  // Only the low half belongs to a 32-bit payload.
   EXPECT_EQ(PayloadText(NvtxPayload::kInt32, 0x55555555ffffffff), "-1");
   EXPECT_EQ(PayloadText(NvtxPayload::kUint32, 0x5555555500000001), "1");
   EXPECT_EQ(PayloadText(NvtxPayload::kNone, 1), "");

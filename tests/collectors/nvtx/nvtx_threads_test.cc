@@ -119,10 +119,10 @@ TEST(NvtxThreadsTest, NamesThreadsWhetherTheyRecordOrNot) {
     EXPECT_EQ(thread.pid, getpid());
     names[thread.tid] = NameOf(trace, thread.name);
   }
-  // Not the system's name of the thread, which is the program's.
+  // NVTX's name, not the system's name of the thread, which the program sets.
   EXPECT_EQ(names[gettid()], "the tester");
   EXPECT_EQ(names[tid], "still w\u00e4ters");
-  // It has ended since: whoever gets its number next has another name.
+  // That thread has ended, so the next thread with its number has another name.
   NvtxWindow second;
   (void)second.Take();
   NvtxWindow third;

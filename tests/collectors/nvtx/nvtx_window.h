@@ -1,4 +1,4 @@
-// A window that records NVTX alone, and its Trace in words.
+// A window that records only NVTX, and its Trace as text.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -61,7 +61,7 @@ inline std::vector<std::string> RangeNames(const Trace& trace) {
   return names;
 }
 
-// The range of that name; fails the test if there is not exactly one.
+// Returns the range of that name. Fails the test unless there is exactly one.
 inline Range RangeNamed(const Trace& trace, const std::string& name) {
   std::optional<Range> found;
   for (const Range& range : trace.ranges()) {

@@ -1,4 +1,5 @@
-// A library that uses NVTX, as torch's do: it has its own table of functions.
+// A library that uses NVTX with its own function table, as torch's libraries
+// do.
 #pragma once
 
 extern "C" {

@@ -22,7 +22,7 @@ namespace {
 
 using ::testing::SizeIs;
 
-// One reading, taken inside `around`.
+// One reading of the settings, taken inside `around`.
 struct Reading {
   Trace trace;
   const Settings& row() const { return trace.settings()[0]; }

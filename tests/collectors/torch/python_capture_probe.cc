@@ -1,5 +1,5 @@
-// What python_capture_test.py calls by ctypes: the capture of a CUDA graph in
-// which each operator of one name makes a node.
+// Functions that python_capture_test.py calls through ctypes: the capture of a
+// CUDA graph in which each operator of one name creates a node.
 #include <ATen/record_function.h>
 #include <stepscope/collectors.h>
 
@@ -14,7 +14,7 @@ struct Capture {
   std::unique_ptr<stepscope::CaptureScopes> scopes;
   at::CallbackHandle handle = 0;
   std::string op;
-  std::string places;  // a line each: "module op op"
+  std::string places;  // one line each: "module op op"
 };
 Capture& TheCapture() {
   static Capture* const capture = new Capture;
@@ -46,12 +46,12 @@ void probe_capture(const char* op,
   capture.op = op;
   capture.places.clear();
   capture.scopes->Begin();
-  // After those of the capture, so that its operator is open by then.
+  // Added after the capture's callbacks, so that its operator is already open.
   capture.handle = at::addGlobalCallback(
       at::RecordFunctionCallback(&OnOp).scopes({at::RecordScope::FUNCTION}));
 }
 
-// The places, cut off at `capacity` bytes.
+// Writes the places to `text`, cut off at `capacity` bytes.
 void probe_end_capture(char* text, int64_t capacity) {
   Capture& capture = TheCapture();
   at::removeCallback(capture.handle);

@@ -1,4 +1,4 @@
-"""The modules and operators of a Python program in a captured CUDA graph, through a library of the build.
+"""Tests the modules and operators of a Python program in a captured CUDA graph, through a library of the build.
 
 python python_capture_test.py LIBRARY
 """
@@ -42,7 +42,7 @@ class PythonCaptureTest(unittest.TestCase):
         faulthandler.cancel_dump_traceback_later()
 
     def captured(self, op, run, modules=True):
-        """By operator of this name: its module, and the operators that are open, innermost first."""
+        """Returns, for the operator of this name, its module and the open operators, innermost first."""
         hook = (MODULES.open_calls, MODULES.describe) if modules else (OPEN_CALLS(), DESCRIBE())
         self.lib.probe_capture(op.encode(), *hook)
         run()

@@ -1,4 +1,4 @@
-"""A ModuleHook (stepscope/module_hook.h) of Python: which calls of modules are open, from the interpreter's frames."""
+"""A ModuleHook (stepscope/module_hook.h) in Python: finds the open module calls in the interpreter's frames."""
 
 import ctypes
 import sys
@@ -13,12 +13,12 @@ _CALL = nn.Module._call_impl.__code__
 
 
 class ModuleCalls:
-    """The functions must outlive the process's last recording: keep the object."""
+    """Keep the object: its functions must outlive the process's last recording."""
 
     def __init__(self):
         self.open_calls = OPEN_CALLS(self._open_calls)
         self.describe = DESCRIBE(self._describe)
-        self._modules = {}  # by call: the outermost module of its stack, and its own
+        self._modules = {}  # by call: the outermost module on its stack, and its own module
         self._paths = {}  # by outermost module: id of a module -> its path
         self._thread = threading.local()
 
@@ -33,7 +33,7 @@ class ModuleCalls:
         known = getattr(self._thread, "calls", [])
         calls = []
         for depth, frame in enumerate(frames[:capacity]):
-            # A frame that is still there is the same call.
+            # A frame that still exists is the same call.
             if depth < len(known) and len(calls) == depth and known[depth][0] is frame:
                 calls.append(known[depth])
                 continue

@@ -1,5 +1,5 @@
-// What python_stacks_test.py calls by ctypes: a Profile, and an operator on a
-// thread that Python does not know.
+// Functions that python_stacks_test.py calls through ctypes: a Profile, and an
+// operator on a thread that Python does not know.
 #include <ATen/ATen.h>
 #include <stepscope/profile.h>
 
@@ -39,13 +39,13 @@ void* probe_open(const char* log_dir, int64_t wait, int64_t warmup,
 
 void probe_step(void* profile) { static_cast<Profile*>(profile)->Step(); }
 
-// 0 if all went well.
+// Returns 0 on success.
 int probe_close(void* profile) {
   const std::unique_ptr<Profile> owned(static_cast<Profile*>(profile));
   return owned->Finish().ok() ? 0 : 1;
 }
 
-// Runs an operator on a thread of its own and waits for it: 1 if it ended in
+// Runs an operator on its own thread and waits for it. Returns 1 if it ended in
 // time. The caller may hold the interpreter's lock.
 int probe_op_on_own_thread(int64_t timeout_ms) {
   auto done = std::make_shared<std::promise<void>>();

@@ -1,4 +1,4 @@
-"""Source lines and modules of a Python program, recorded by the C++ side through a library of the build.
+"""Tests the source lines and modules of a Python program that the C++ side records, through a library of the build.
 
 python python_stacks_test.py LIBRARY
 """
@@ -61,7 +61,7 @@ def line_after(marker):
 
 
 class Recording:
-    """A window of ACTIVE steps of `step`, as its files show it."""
+    """A window of ACTIVE steps of `step`, read from its files."""
 
     def __init__(self, lib, step, warmup=1, with_stack=True, modules=True, during=None):
         with tempfile.TemporaryDirectory() as folder:
@@ -82,7 +82,7 @@ class Recording:
         return [e for e in self.trace["traceEvents"] if e.get("cat") == "cpu_op" and e["name"] == name]
 
     def lines(self, name):
-        """By call of the operator: the line of this file that made it; None without a stack."""
+        """Returns, for each call of the operator, the line of this file that made it; None without a stack."""
         found = []
         for op in self.ops(name):
             frames = op["args"].get("Call stack", "").split(";")
@@ -102,7 +102,7 @@ class PythonStacksTest(unittest.TestCase):
         self.optimizer = torch.optim.SGD(self.net.parameters(), lr=0.01)
         self.x = torch.randn(4, 8)
         self.lib = load(ctypes.CDLL)
-        self.holding = load(ctypes.PyDLL)  # calls with the interpreter's lock held
+        self.holding = load(ctypes.PyDLL)  # calls while holding the interpreter's lock
 
     def tearDown(self):
         faulthandler.cancel_dump_traceback_later()
@@ -162,7 +162,7 @@ class PythonStacksTest(unittest.TestCase):
 
         recording = Recording(self.lib, step)
         losses = {loss["name"]: loss for loss in recording.report["losses"]}
-        # Of `neg` the sampled step has two calls on two lines, the others 3, 4 and 5.
+        # The sampled step calls `neg` twice, on two lines; the other steps call it 3, 4 and 5 times.
         self.assertEqual(losses["stacks-unmatched"]["count"], 3 + 4 + 5)
 
     def test_a_thread_of_cpp_is_waited_for_with_the_lock_held(self):
@@ -184,7 +184,7 @@ class PythonStacksTest(unittest.TestCase):
             thread.start()
         try:
             for _ in range(10):
-                # Also the wait for the files holds the lock.
+                # Waiting for the files also holds the lock.
                 self.assertEqual(Recording(self.holding, self.train).status, 0)
         finally:
             stop.set()
@@ -196,7 +196,7 @@ class PythonStacksTest(unittest.TestCase):
 
         def hold():
             while not stop.is_set():
-                sum(range(100000))  # gives the lock away when asked for it, after 5 ms
+                sum(range(100000))  # releases the lock on request after 5 ms
                 time.sleep(0)
 
         thread = threading.Thread(target=hold)

@@ -1,4 +1,4 @@
-// Which operators are open on a thread while a CUDA graph is captured.
+// Tests which operators are open on a thread while a CUDA graph is captured.
 #include <ATen/ATen.h>
 #include <ATen/record_function.h>
 #include <gmock/gmock.h>

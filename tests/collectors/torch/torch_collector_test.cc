@@ -95,7 +95,7 @@ TEST(TorchCollectorTest, RefusesToRecordEverythingTwice) {
 TEST(TorchCollectorTest, RecordsUserScopesAsRangesWithTheirNames) {
   TorchWindow window;
   {
-    // Its text dies with the scope.
+    // The text is freed when the scope ends.
     const std::string name = std::string("epoch ") + std::to_string(7);
     RECORD_USER_SCOPE(name);
     Small();
@@ -131,7 +131,7 @@ TEST(TorchCollectorTest, TakesProfilerStepScopesForSteps) {
 TEST(TorchCollectorTest, CopiesTheNamesOfFunctionsWithoutASchema) {
   TorchWindow window;
   for (int i = 0; i < 3; ++i) {
-    // Longer than a string's inner room, so that it lives on the heap.
+    // Too long for the string's internal buffer, so that it is on the heap.
     const std::string name =
         "a function of the user's own, number " + std::to_string(i);
     RECORD_FUNCTION(name, c10::ArrayRef<const c10::IValue>{});

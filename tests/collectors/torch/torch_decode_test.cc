@@ -18,7 +18,7 @@ namespace {
 using testing::ElementsAre;
 using testing::SizeIs;
 
-// One tick is one nanosecond, tick 0 is the epoch.
+// One tick is one nanosecond, and tick 0 is the epoch.
 ClockMap PlainClock() {
   return ClockMap({}, {.ticks = 1000, .monotonic_ns = 1000, .epoch_ns = 1000});
 }
@@ -69,7 +69,8 @@ class SlotWriter {
   std::vector<Slot> slots_;
 };
 
-// As a Session does: the collector first, then the session's own records.
+// Decodes as a Session does: first the collector's records, then the session's
+// own.
 Trace Decode(const SlotLog& log, TorchDecodeResult* result = nullptr,
              const TorchStacks& stacks = {}) {
   TraceBuilder builder;
@@ -207,7 +208,7 @@ TEST(TorchDecodeTest, GivesPythonFramesToTheOperatorBeforeThem) {
 }
 
 TEST(TorchDecodeTest, MatchesAForeignEndByKeyAndTime) {
-  // The same address was used, and ended, before.
+  // The same address was used before, and that use ended.
   const uint64_t key = 0x1000;
   SlotWriter writer;
   writer.Raw({{50, key, 0, PackTail(kForeignEndSlot, 0)}});
@@ -240,7 +241,7 @@ TEST(TorchDecodeTest, SurvivesAnyBytesOfRecordsWithoutPointers) {
     SlotWriter writer;
     for (int i = 0; i < 20; ++i) {
       Slot slot{{random(), random(), random() % 64, random()}};
-      // Any tag but kOpSlot, whose name is a pointer; mostly tags there are.
+      // Any tag except kOpSlot, whose name is a pointer. Most tags are valid.
       uint64_t tag = random() % 8 == 0 ? slot.word[3] & 0xff
                                        : kTags[random() % std::size(kTags)];
       if (tag == kOpSlot) tag = kTextOpSlot;
@@ -248,7 +249,7 @@ TEST(TorchDecodeTest, SurvivesAnyBytesOfRecordsWithoutPointers) {
       writer.Raw(slot);
     }
     SlotLog log = writer.Log();
-    // An operator's text may be random bytes; the builder takes any.
+    // An operator's text may be random bytes; the builder accepts any text.
     Decode(log);
   }
 }

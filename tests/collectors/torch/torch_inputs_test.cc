@@ -22,7 +22,7 @@ namespace {
 
 using testing::SizeIs;
 
-// The arguments of one call, in the JSON Kineto writes without its blanks.
+// The arguments of one call in the JSON that Kineto writes, without spaces.
 struct CallText {
   std::string name, dims = {}, strides = {}, types = {}, values = {};
   bool operator==(const CallText&) const = default;
@@ -70,7 +70,7 @@ CallText TextOf(const Trace& trace, const Op& op) {
   return call;
 }
 
-// The calls of `workload` as Kineto reports them.
+// Returns the calls of `workload` as Kineto reports them.
 template <typename Workload>
 std::vector<CallText> ByKineto(Workload&& workload) {
   using namespace torch::autograd::profiler;
@@ -163,7 +163,7 @@ TEST(TorchInputsTest, KeepMoreOfALongTensorListThanKinetoAndSayWhatIsCut) {
   }
   ASSERT_THAT(trace.losses(), SizeIs(1));
   EXPECT_EQ(trace.losses()[0].name, "text-cut");
-  // stack calls cat with the same list.
+  // stack() calls cat() with the same list.
   EXPECT_EQ(trace.losses()[0].count, 2);
 }
 

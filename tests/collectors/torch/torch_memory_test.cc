@@ -93,7 +93,8 @@ TEST(TorchMemoryTest, MarksWhereAnAllocatorRanOutOfMemory) {
 TEST(TorchMemoryTest, LeavesTheReportingSlotAsItFoundIt) {
   {
     TorchWindow window({.record_memory = true});
-    // LibTorch asks the slot whether a profiler is on, and must hear no.
+    // LibTorch asks the slot whether a profiler is active. The answer must be
+    // no.
     EXPECT_FALSE(torch::profiler::impl::profilerEnabled());
     EXPECT_EQ(torch::profiler::impl::profilerType(),
               torch::profiler::impl::ActiveProfilerType::NONE);

@@ -18,8 +18,8 @@ struct Seen {
 };
 std::vector<Seen> g_read, g_asked;
 
-// Both ways to a name must agree: which one is used depends on the LibTorch
-// that the library is built with.
+// Both ways of reading a name must agree, because the LibTorch version at build
+// time decides which one is used.
 TEST(TorchNamesTest, TellSchemasFromTextsByEitherWay) {
   ProbeNames();
   const at::Tensor a = at::ones({2});

@@ -12,13 +12,13 @@ namespace {
 
 using testing::ElementsAre;
 
-// One thread. The sampled step lasts from 1000 to 2000, and every step after it
-// 1000 ns. Operators are added in pre-order.
+// One thread. The sampled step lasts from 1000 to 2000, and each later step
+// lasts 1000 ns. Operators are added in pre-order.
 class StackMatcherTest : public testing::Test {
  protected:
   StackMatcherTest() { thread_ = builder_.ThreadRow(1, 1); }
 
-  // `line` is what was taken at the operator; "": nothing.
+  // `line` is the source line recorded for the operator; "": none.
   size_t Add(int64_t begin, int64_t end, std::string_view name,
              const std::string& line = "", OpKind kind = OpKind::kOperator) {
     ops_.push_back({.begin_ns = begin,
@@ -33,7 +33,8 @@ class StackMatcherTest : public testing::Test {
     return ops_.size() - 1;
   }
 
-  // An operator in the calls of modules, by number, outermost first.
+  // Adds an operator inside the calls of modules, given by number, outermost
+  // first.
   void AddIn(int64_t begin, int64_t end, std::vector<uint64_t> calls) {
     Add(begin, end, "aten::linear");
     samples_.back() = {.taken = true,
@@ -46,7 +47,7 @@ class StackMatcherTest : public testing::Test {
     return builder_.InternStack({.frames = {builder_.Intern(line)}});
   }
 
-  // The lines of the operators, in the order in which they were added.
+  // Returns the operators' lines in the order of adding.
   std::vector<std::string> Lines(size_t from = 0) {
     const StackSteps steps{.sample_begin_ns = 1000,
                            .sample_end_ns = 2000,
@@ -95,7 +96,7 @@ TEST_F(StackMatcherTest, LooksOnlyAtOperatorsThatAreInsideNoOther) {
   Add(1100, 1200, "aten::linear", "a.py(1): f");
   Add(1110, 1120, "aten::add");
   Add(1300, 1310, "aten::add", "a.py(2): f");
-  // Were the inner operator counted, the outer one would be the second.
+  // If the inner operator counted, the outer one would be the second.
   Add(2100, 2200, "aten::linear");
   Add(2110, 2120, "aten::add");
   Add(2300, 2310, "aten::add");
@@ -111,7 +112,7 @@ TEST_F(StackMatcherTest, TellsOperatorsOfDifferentAutogradNodesApart) {
     Add(step + 60, step + 90, "DivBackward0", "", OpKind::kBackward);
     Add(step + 70, step + 80, "aten::mul", sampled ? "a.py(2): g" : "");
   }
-  std::swap(ops_[4].name, ops_[6].name);  // the engine runs them as it likes
+  std::swap(ops_[4].name, ops_[6].name);  // the engine chooses the order
   EXPECT_THAT(Lines(4), ElementsAre("-", "a.py(2): g", "-", "a.py(1): g"));
 }
 
@@ -121,7 +122,7 @@ TEST_F(StackMatcherTest, NamesNoLineWhereAStepRunsAChainMoreOrLessOften) {
   Add(1300, 1310, "aten::mul", "a.py(3): f");
   Add(2100, 2110, "aten::add");  // the first or the second?
   Add(2200, 2210, "aten::mul");
-  Add(2300, 2310, "aten::mul");  // all of them have one line
+  Add(2300, 2310, "aten::mul");  // all mul have the same line
   Add(2400, 2410, "aten::div");  // not in the sampled step
   EXPECT_THAT(Lines(3), ElementsAre("-", "a.py(3): f", "a.py(3): f", "-"));
   EXPECT_EQ(counts_.matched, 2);
@@ -132,7 +133,7 @@ TEST_F(StackMatcherTest, AStackTakenAgainThatDiffersTakesTheLinesOfItsChain) {
   Add(1100, 1110, "aten::add", "a.py(1): f");
   Add(1200, 1210, "aten::add", "a.py(2): f");
   Add(1300, 1310, "aten::mul", "a.py(3): f");
-  Add(2100, 2110, "aten::add", "a.py(2): f");  // the branches changed places
+  Add(2100, 2110, "aten::add", "a.py(2): f");  // the branches swapped
   Add(2200, 2210, "aten::add");
   Add(2300, 2310, "aten::mul", "a.py(3): f");
   EXPECT_THAT(Lines(3), ElementsAre("a.py(2): f", "-", "a.py(3): f"));
@@ -160,7 +161,7 @@ TEST_F(StackMatcherTest, BlocksCalledInALoopAreModulesOfTheirOwn) {
   std::vector<std::string> expected;
   for (uint64_t block = 0; block < 32; ++block) {
     const auto at = static_cast<int64_t>(1000 + 20 * block);
-    // Two operators in each, and the model around all.
+    // Two operators in each block, and the model around all blocks.
     AddIn(at, at + 5, {100, 1 + block});
     AddIn(at + 6, at + 11, {100, 1 + block});
     python_.modules[1 + block] = {"blocks." + std::to_string(block), "Block"};
@@ -181,7 +182,7 @@ TEST_F(StackMatcherTest, BlocksCalledInALoopAreModulesOfTheirOwn) {
     if (range.begin_ns < 2000) continue;
     EXPECT_EQ(range.kind, RangeKind::kModule);
     if (trace_.name(range.detail) == "Net") {
-      EXPECT_EQ(trace_.name(range.name), "Net");  // it has no path
+      EXPECT_EQ(trace_.name(range.name), "Net");  // without a path
       models.push_back(range.end_ns - range.begin_ns);
       continue;
     }

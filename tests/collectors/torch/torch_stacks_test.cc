@@ -26,7 +26,7 @@ namespace {
 using testing::HasSubstr;
 using testing::Not;
 
-// Frames of an op, one to a line; "" if it has no stack.
+// Returns an op's frames, one per line; "" if it has no stack.
 std::string FramesOf(const Trace& trace, const Op& op) {
   std::string all;
   if (op.stack == kNone) return all;
@@ -36,7 +36,7 @@ std::string FramesOf(const Trace& trace, const Op& op) {
   return all;
 }
 
-// `steps` steps of `body`, the first of which is sampled.
+// Records `steps` steps of `body`; the first step is sampled.
 template <typename Body>
 Trace RecordSteps(int steps, Body body,
                   TorchOptions options = {.with_stack = true}) {
@@ -97,7 +97,7 @@ TEST(TorchStacksTest, ScopesAreNoOperators) {
 
 TEST(TorchStacksTest, TakesNoStacksUnlessAskedFor) {
   EXPECT_TRUE(RecordSteps(2, [](int) { at::ones({2}); }, {}).stacks().empty());
-  // Nor before the step that is sampled.
+  // Nor are there stacks before the sampled step.
   TorchWindow window({.with_stack = true});
   at::ones({2});
   EXPECT_TRUE(window.CloseAndBuild().stacks().empty());
@@ -111,7 +111,7 @@ TEST(TorchStacksTest, AlwaysTakesThoseOfCopiesBetweenDevices) {
       RecordSteps(2,
                   [&](int step) {
                     for (int i = 0; step > 0 && i < 50;
-                         ++i) {  // the sampled one copies nothing
+                         ++i) {  // the sampled step copies nothing
                       other.copy_(host);
                       same.copy_(host);
                     }
@@ -124,7 +124,7 @@ TEST(TorchStacksTest, AlwaysTakesThoseOfCopiesBetweenDevices) {
     EXPECT_NE(copies[i]->stack, kNone);
     same_with += copies[i + 1]->stack != kNone;
   }
-  EXPECT_LT(same_with, 25);  // one in a hundred is looked at again
+  EXPECT_LT(same_with, 25);  // one in a hundred is sampled again
 }
 
 TEST(TorchStacksTest, SaysHowManyOperatorsOfOtherStepsHaveNone) {
@@ -143,7 +143,7 @@ TEST(TorchStacksTest, SaysHowManyOperatorsOfOtherStepsHaveNone) {
     return all;
   };
   EXPECT_EQ(losses(true), "");
-  // Two of three additions, which are on two lines, and the new operator.
+  // Two of three additions (they are on two lines), and the new operator.
   EXPECT_EQ(losses(false), "stacks-unmatched 3\n");
 }
 

@@ -96,7 +96,7 @@ TEST(TorchThreadsTest, AForkedChildRunsOperatorsAndExitsInPeace) {
   EXPECT_TRUE(OpsNamed(trace, "aten::sum").empty());
 }
 
-// Real operators from eight threads while windows open and close.
+// Eight threads run real operators while windows open and close.
 TEST(TorchThreadsTest, WindowsOpenAndCloseUnderEightThreadsOfOperators) {
   const at::Tensor a = at::ones({4});
   std::atomic<bool> stop{false};

@@ -1,5 +1,5 @@
-// A window with the torch collector in it: what a test ran between its making
-// and CloseAndBuild() is in the Trace.
+// A window with the torch collector. Its Trace has what a test runs between the
+// constructor and CloseAndBuild().
 #pragma once
 
 #include <gtest/gtest.h>
@@ -28,7 +28,7 @@ class TorchWindow {
 
   Collector& collector() { return *collector_; }
 
-  // Stops the hooks; the buffers stay open.
+  // Stops the hooks but keeps the buffers open.
   void Stop() {
     auto stopped = collector_->Stop();
     EXPECT_TRUE(stopped.ok()) << stopped.status();

@@ -1,4 +1,4 @@
-// Trains a small model for ten steps under a Profile, as docs/install.md shows.
+// Trains a small model for ten steps under a Profile, as in docs/install.md.
 // Fails unless operators of the program's own LibTorch were recorded.
 #include <stepscope/profile.h>
 #include <stepscope/trace.h>

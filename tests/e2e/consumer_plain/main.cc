@@ -1,5 +1,5 @@
-// Profiles a loop that does nothing but count, and fails unless a window was
-// analysed and its files are there.
+// Profiles a loop that only counts. Fails unless a window was analysed and its
+// files exist.
 #include <stepscope/profile.h>
 #include <stepscope/range.h>
 #include <stepscope/version.h>

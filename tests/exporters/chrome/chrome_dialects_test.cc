@@ -1,4 +1,4 @@
-// Kineto's dialects of 2021 to 2026, field by field.
+// Tests Kineto's dialects of 2021 to 2026 field by field.
 #include <stepscope/trace_builder.h>
 
 #include <utility>
@@ -57,7 +57,7 @@ TEST_F(ChromeDialectsTest, ReadsOperatorsOf2021) {
   EXPECT_EQ(trace.allocations()[0].op, 0u);
 }
 
-// What Inductor tells the profiler when it launches a kernel it generated.
+// Inductor passes this to the profiler when it launches a generated kernel.
 TEST_F(ChromeDialectsTest, ReadsTheCodeOfCompiledKernels) {
   const Trace trace = Read(KinetoFile(R"json(
   {"ph": "X", "cat": "cpu_op", "name": "triton_poi_fused_add_relu_0", "pid": 5,
@@ -79,8 +79,8 @@ TEST_F(ChromeDialectsTest, ReadsTheCodeOfCompiledKernels) {
   EXPECT_EQ(trace.ops()[0].stack, kNone);
 }
 
-// torch.cuda.mark_kernels() and its tool put the place into the args; the
-// kernel's own name is there in files of torch's exporter.
+// torch.cuda.mark_kernels() and its tool put the place into the args. Files of
+// torch's exporter also have the kernel's own name there.
 TEST_F(ChromeDialectsTest, ReadsMarksOfGraphKernels) {
   const Trace trace = Read(KinetoFile(R"json(
   {"ph": "X", "cat": "kernel", "name": "gemm", "pid": 0, "tid": 7, "ts": 110,
@@ -120,7 +120,7 @@ TEST_F(ChromeDialectsTest, ReadsTheGpuOf2021) {
   "device" : 0, "stream" : 7, "correlation" : 79, "bytes" : 128}})json"));
   ASSERT_EQ(trace.kernels().size(), 1u);
   const Kernel& kernel = trace.kernels()[0];
-  EXPECT_EQ(kernel.device, 0);  // the arg, not the row it is drawn on
+  EXPECT_EQ(kernel.device, 0);  // from the args, not from its row
   EXPECT_EQ(kernel.stream, 7);
   EXPECT_EQ(kernel.grid, (std::array<int32_t, 3>{50, 2, 1}));
   EXPECT_EQ(kernel.block, (std::array<int32_t, 3>{256, 1, 1}));
@@ -157,7 +157,7 @@ TEST_F(ChromeDialectsTest, ReadsDriverCallsSyncsAndOverheads) {
   EXPECT_EQ(trace.syncs()[0].device, 1);
   EXPECT_EQ(trace.syncs()[0].call, 0u);
   ASSERT_EQ(trace.overheads().size(), 1u);
-  // Drawn on process -1, but of the thread that called.
+  // Drawn in process -1, but it belongs to the calling thread.
   EXPECT_EQ(trace.overheads()[0].thread, trace.runtime_calls()[0].thread);
 }
 
@@ -265,7 +265,7 @@ TEST_F(ChromeDialectsTest, ReadsTheHeader) {
   EXPECT_EQ(run.devices[0].sm_count, 132);
   EXPECT_EQ(run.devices[0].shared_memory_per_sm_bytes, 233472);
   EXPECT_EQ(trace.ops()[0].begin_ns, 1700000000000001000);
-  // What the flags promise was watched, even where nothing came.
+  // A kind promised by the flags was watched, even if no row came.
   EXPECT_TRUE(trace.watched(Kind::kOpShapes));
   EXPECT_TRUE(trace.watched(Kind::kMemory));
   EXPECT_TRUE(trace.watched(Kind::kPythonFrame));
@@ -345,7 +345,7 @@ TEST_F(ChromeDialectsTest, RecognisesMarksThatATbFlavourFileCallsOps) {
   EXPECT_TRUE(trace.ops().empty());
 }
 
-// A collective as files of 2022 tell it.
+// Returns a collective as in files of 2022.
 std::string OldCollective(std::string_view dims) {
   return XEvent("cpu_op", "nccl:all_to_all", "\"ts\": 2, \"dur\": 3",
                 R"("Input type": ["float", ""], "Input Dims": [)" +
@@ -404,7 +404,8 @@ TEST_F(ChromeDialectsTest, NamesThreadsThatDidSomething) {
   EXPECT_EQ(trace.name(trace.threads()[0].name), "thread 11 (python)");
 }
 
-// torch.profiler files collections under the frames (PyTorch 2.9 on).
+// torch.profiler writes garbage collections among the Python frames (from
+// PyTorch 2.9 on).
 TEST_F(ChromeDialectsTest, ACollectionOfGarbageIsARange) {
   const Trace trace = Read(KinetoFile(
       XEvent("python_function", "Python GC", "\"ts\": 1, \"dur\": 9")));
@@ -423,12 +424,12 @@ TEST_F(ChromeDialectsTest, TheNameOfTheFileHasTheMachine) {
     EXPECT_TRUE(trace.ok()) << trace.status().message();
     return trace.ok() ? trace->run().host : "";
   };
-  // As tensorboard_trace_handler writes it, by the process 10.
+  // The form that tensorboard_trace_handler writes; the process is 10.
   EXPECT_EQ(host_of("gpu-node_3_10.1700000000000000000.pt.trace.json"),
             "gpu-node_3");
-  // The header wins.
+  // The header takes precedence.
   EXPECT_EQ(host_of("a_10.17.pt.trace.json", "\"host_name\": \"b\","), "b");
-  // Names that the program chose.
+  // Names chosen by the program.
   EXPECT_EQ(host_of("worker_11.1700000000000000000.pt.trace.json"), "");
   EXPECT_EQ(host_of("worker_10.pt.trace.json"), "");
   EXPECT_EQ(host_of("worker_10.17.json"), "");

@@ -1,4 +1,4 @@
-// Chrome traces as tests look at them: written by us, parsed by simdjson.
+// Reads Chrome traces for tests: we write them, and simdjson parses them.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -26,12 +26,12 @@ inline std::string FileOf(const Trace& trace, Format format,
 }
 
 struct Event {
-  std::string line;  // as it stands in the file
+  std::string line;  // the event's line in the file
   std::string phase, category, name;
   std::string pid, tid;
   int64_t begin_ns = 0;
   int64_t end_ns = 0;
-  std::map<std::string, std::string> args;  // value as minified JSON
+  std::map<std::string, std::string> args;  // values as minified JSON
 };
 
 inline int64_t ToNs(simdjson::dom::element us) {
@@ -46,7 +46,8 @@ inline std::string Text(const simdjson::dom::element& object, const char* key) {
   return simdjson::minify(value);
 }
 
-// The events of a Chrome file, read with another library than wrote it.
+// Returns the events of a Chrome file, parsed by another library than the
+// writer's.
 inline std::vector<Event> EventsOf(const std::string& file) {
   static simdjson::dom::parser parser;
   simdjson::dom::element root;

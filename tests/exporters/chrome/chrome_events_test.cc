@@ -1,4 +1,5 @@
-// Odd events: what is left out is counted, the rest is read.
+// Tests odd events: events that cannot be read are counted, and the rest is
+// read.
 #include "exporters/chrome/chrome_text.h"
 
 namespace stepscope::chrome_events_test {
@@ -110,7 +111,7 @@ TEST_F(ChromeEventsTest, ReadsVeryLongNames) {
 }
 
 TEST_F(ChromeEventsTest, TakesWhateverTheTypesAre) {
-  // No field has the type it should have; nothing but the name is readable.
+  // No field has the right type; only the name is readable.
   const Trace trace = Read(KinetoFile(
       R"({"ph": "X", "cat": "cpu_op", "name": 5, "pid": [1], "tid": {"a": 1},
           "ts": 1, "dur": 1, "args": [1, 2]},

@@ -1,4 +1,4 @@
-// What a GPU run adds to a Chrome trace beside its kernels.
+// Tests what a GPU run adds to a Chrome trace besides its kernels.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <stepscope/trace_builder.h>
@@ -44,7 +44,7 @@ TEST_P(BothGpuFlavours, DrawsARangeOnTheGpuFromItsFirstToItsLastWork) {
   EXPECT_EQ(ranges[0].tid, "7");
   EXPECT_EQ(ranges[1].name, "inner");
   EXPECT_EQ(ranges[1].end_ns - ranges[1].begin_ns, 100);
-  // HTA would take it for a kernel.
+  // With a stream, HTA would take it for a kernel.
   EXPECT_FALSE(ranges[0].args.contains("stream"));
 }
 

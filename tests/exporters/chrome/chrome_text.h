@@ -1,4 +1,4 @@
-// Small Chrome traces for tests, and reading them.
+// Makes and reads small Chrome traces for tests.
 #pragma once
 
 #include <absl/status/statusor.h>
@@ -13,8 +13,8 @@
 
 namespace stepscope {
 
-// A file as Kineto writes it, with `events` (a list without its brackets) and
-// more header keys ("\"a\": 1,").
+// Returns a file as Kineto writes it, with `events` (a list without brackets)
+// and more header keys ("\"a\": 1,").
 inline std::string KinetoFile(std::string_view events,
                               std::string_view header = "") {
   return "{\n  \"schemaVersion\": 1,\n  " + std::string(header) +

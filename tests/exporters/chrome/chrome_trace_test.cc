@@ -159,7 +159,7 @@ TEST_P(BothFlavours, EveryLaunchedEventHasExactlyOneCall) {
     if (event.category != "kernel" && !event.category.starts_with("gpu_mem"))
       continue;
     EXPECT_EQ(event.pid, event.args.at("device"));
-    // Work of a graph that named a call which launches none has none.
+    // If a graph's work named a call that launches nothing, it has no call.
     if (event.args.contains("graph id") && !event.args.contains("correlation"))
       continue;
     EXPECT_EQ(calls[event.args.at("correlation")], 1) << event.line;

@@ -1,4 +1,5 @@
-// Files that were cut or damaged: what precedes is read, and the loss is named.
+// Tests cut and damaged files: the part before the damage is read, and the loss
+// is reported.
 #include <stepscope/export.h>
 
 #include <algorithm>
@@ -11,7 +12,7 @@ namespace {
 
 class DamagedFilesTest : public ChromeTextTest {
  protected:
-  // A small file of our own with rows of every kind.
+  // Returns a small file of our own with rows of every kind.
   std::string OwnFile() {
     const std::string path = folder_.At("whole.json");
     const Trace trace =
@@ -39,7 +40,7 @@ TEST_F(DamagedFilesTest, EveryCutGivesWhatPrecedesItOrAnErrorSayingWhere) {
   const std::string whole = OwnFile();
   const size_t events_at = whole.find("\"traceEvents\"");
   size_t rows_before = 0;
-  // A step without small factors meets every kind of place.
+  // A step size without small factors hits every kind of place.
   const size_t step = whole.size() / 150 + 1;
   for (size_t size = 1; size < whole.size() - 3; size += step) {
     absl::StatusOr<Trace> trace = TryRead(whole.substr(0, size));
@@ -110,18 +111,19 @@ TEST_F(DamagedFilesTest, FlippedBytesInGzipGiveWhatPrecedes) {
   absl::StatusOr<Trace> trace = TryRead(gzip, "flipped.json.gz");
   ASSERT_TRUE(trace.ok()) << trace.status().message();
   EXPECT_GT(trace->ops().size(), 5'000u);
-  // Which of the two depends on whether what was flipped decompresses.
+  // Which loss it is depends on whether the damaged bytes still decompress.
   EXPECT_EQ(
       LossCount(*trace, "damaged-file") + LossCount(*trace, "wrong-checksum"),
       1);
   EXPECT_EQ(LossCount(*trace, "truncated-file"), 0);
 }
 
-// A bit that fell over may leave valid JSON: only the checksum tells.
+// After a flipped bit, the JSON may still be valid. Only the checksum shows the
+// damage.
 TEST_F(DamagedFilesTest, AWrongChecksumOfGzipIsNamed) {
   std::string gzip =
       Gzip(KinetoFile(XEvent("cpu_op", "one", "\"ts\": 1, \"dur\": 1")));
-  for (size_t from_end : {8u, 2u}) {  // of the content, and of its length
+  for (size_t from_end : {8u, 2u}) {  // content checksum and length
     std::string damaged = gzip;
     damaged[damaged.size() - from_end] ^= 1;
     absl::StatusOr<Trace> trace = TryRead(damaged, "sum.json.gz");
@@ -136,7 +138,7 @@ TEST_F(DamagedFilesTest, AWrongChecksumOfGzipIsNamed) {
   }
 }
 
-// The JSON may end where a block of the reader does, before the checksum.
+// The JSON may end exactly at the end of a reader's block, before the checksum.
 TEST_F(DamagedFilesTest, AWrongChecksumIsFoundBehindAFileOfWholeBlocks) {
   std::string text =
       KinetoFile(XEvent("cpu_op", "one", "\"ts\": 1, \"dur\": 1"));
@@ -184,7 +186,7 @@ TEST_F(DamagedFilesTest, ZstdIsReadAndACutOneGivesWhatPrecedes) {
   EXPECT_TRUE(trace->losses().empty());
   const std::string bytes = ReadBytes(packed);
   std::string wrong = bytes;
-  wrong.back() ^= 1;  // the checksum, which the program zstd writes
+  wrong.back() ^= 1;  // the checksum that the zstd program writes
   EXPECT_EQ(LossCount(*TryRead(wrong, "sum.json.zst"), "wrong-checksum"), 1);
   absl::StatusOr<Trace> half =
       TryRead(bytes.substr(0, bytes.size() / 2), "half.json.zst");
@@ -216,7 +218,7 @@ TEST_F(DamagedFilesTest, CutInTheLogLinesBehindTheEventsKeepsAllEvents) {
   EXPECT_EQ(LossCount(trace, "truncated-file"), 1);
 }
 
-// Nothing behind the damage begins like an event: what was cut out stands.
+// Nothing after the damage starts like an event, so this must be parsed as one.
 TEST_F(DamagedFilesTest, EventBehindADamagedOneMayBeginWithAnyKey) {
   const Trace trace =
       Read(R"([{"ph": "X" "cat": "cpu_op"}, {"args": {}, "ph": "X",)"

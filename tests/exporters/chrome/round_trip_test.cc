@@ -1,4 +1,4 @@
-// What the Chrome writer writes, the reader gives back: a Trace equal to the
+// Tests that reading what the Chrome writer wrote gives a Trace equal to the
 // live one, in both flavours.
 #include <gtest/gtest.h>
 #include <stepscope/export.h>
@@ -98,7 +98,7 @@ TEST_F(RoundTripTest, CollectiveOfWhichNothingIsKnownStaysOne) {
   EXPECT_TRUE(TraceEquals(trace, Again(trace, Format::kChromeKineto)));
 }
 
-// The tb flavour adds totals up for the plugin; nobody recorded them.
+// The tb flavour adds up totals for the plugin, but nobody recorded them.
 TEST_F(RoundTripTest, TotalsThatWereAddedUpStayUnknown) {
   TraceBuilder builder;
   Allocation event;
@@ -112,7 +112,7 @@ TEST_F(RoundTripTest, TotalsThatWereAddedUpStayUnknown) {
   EXPECT_TRUE(TraceEquals(trace, Again(trace, Format::kChromeTb)));
 }
 
-// Otherwise the tests above compare nothing with nothing.
+// Makes sure that the tests above compare something.
 TEST_F(RoundTripTest, RandomTraceHasRowsInEveryTable) {
   const Trace trace = RandomTrace({.seed = 1, .steps = 10});
   EXPECT_FALSE(trace.threads().empty());

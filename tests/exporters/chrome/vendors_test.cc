@@ -1,5 +1,5 @@
-// What profilers of other devices than NVIDIA's write, and PyTorch built
-// without Kineto.
+// Tests files of profilers for other devices than NVIDIA's, and of PyTorch
+// built without Kineto.
 #include <string>
 
 #include "exporters/chrome/chrome_text.h"
@@ -46,7 +46,7 @@ TEST_F(VendorsTest, LinksWorkToTheCallsOfEachDevice) {
   }
 }
 
-// ROCm before PyTorch 2.4.
+// Written by ROCm before PyTorch 2.4.
 TEST_F(VendorsTest, LinksWorkWithoutACorrelationByTheArrowBehindIt) {
   const auto with = [&](const char* arrow_begin) {
     return Read(KinetoFile(
@@ -56,7 +56,7 @@ TEST_F(VendorsTest, LinksWorkWithoutACorrelationByTheArrowBehindIt) {
         R"(, "cat": "ac2g", "name": "ac2g", "bp": "e"})"));
   };
   EXPECT_EQ(with("5").kernels()[0].call, 0u);
-  EXPECT_EQ(with("6").kernels()[0].call, kNone);  // of other work
+  EXPECT_EQ(with("6").kernels()[0].call, kNone);  // an arrow of other work
 }
 
 TEST_F(VendorsTest, ReportsTheRowsOfAscendThatAreNotRead) {
@@ -67,7 +67,7 @@ TEST_F(VendorsTest, ReportsTheRowsOfAscendThatAreNotRead) {
   EXPECT_EQ(LossCount(trace, "unread-device-rows"), 1);
 }
 
-// Kineto's category for work on the device itself has no row here.
+// Kineto's category for work on the device itself is not read here.
 TEST_F(VendorsTest, NamesADeviceWhoseWorkIsNotRead) {
   const Trace trace = Read(KinetoFile(
       Call("cpu_op", "aten::mul", "") + "," +

@@ -1,6 +1,6 @@
-// Files made to exhaust a reader: memory stays bounded, and the error or the
-// loss says what is wrong. Each is read in a child process, whose peak memory
-// the kernel counts.
+// Reads files made to exhaust a reader. Memory must stay bounded, and the error
+// or the loss must say what is wrong. Each file is read in a child process, of
+// which the kernel reports the peak memory.
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -13,7 +13,7 @@ namespace stepscope::limits_test {
 namespace {
 
 constexpr int64_t kMiB = int64_t{1} << 20;
-// A sanitizer's own memory is counted with the process's.
+// The peak includes the sanitizer's own memory.
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 constexpr int64_t kSanitizerBytes = 2048 * kMiB;
 #else
@@ -23,8 +23,8 @@ constexpr int64_t kSanitizerBytes = 0;
 class LimitsTest : public ChromeTextTest {
  protected:
   struct Outcome {
-    int64_t peak_bytes = 0;  // of the process that read it, all counted
-    std::string error;       // empty if it could be read
+    int64_t peak_bytes = 0;  // peak of the whole child process
+    std::string error;       // empty if the file could be read
     std::string losses;      // names
     int64_t ops = 0;
   };
@@ -64,8 +64,9 @@ class LimitsTest : public ChromeTextTest {
     return outcome;
   }
 
-  // A gzip file of `front`, then `times` times 16 MiB of `filler`, then `back`:
-  // members in a row, so that a gigabyte is made in no time.
+  // Writes a gzip file with `front`, `times` times 16 MiB of `filler`, and
+  // `back`. It consists of several members, so that a gigabyte is written
+  // quickly.
   std::string Bomb(const std::string& front, char filler, int times,
                    const std::string& back) {
     std::string bytes = Gzip(front);
@@ -156,7 +157,7 @@ TEST_F(LimitsTest, OpInputsNestedDeeplyAreCutNotFollowed) {
 }
 
 TEST_F(LimitsTest, XSpaceThatClaimsAHugePlaneIsAnError) {
-  // Field 1, a length of almost 2^63, and a name.
+  // Field 1 with a length of almost 2^63, and a name.
   std::string bytes = "\x0a";
   for (int i = 0; i < 8; ++i) bytes += '\xff';
   bytes += std::string("\x7f\x08\x01\x12\x09/host:CPU", 14);

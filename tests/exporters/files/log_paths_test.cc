@@ -26,7 +26,7 @@ TEST(PathsForTest, FollowsTheLayout) {
 }
 
 TEST(PathsForTest, ThePluginFindsWorkerAndSpanInTheName) {
-  // As torch-tb-profiler 0.4.3 takes file names apart.
+  // The pattern with which torch-tb-profiler 0.4.3 splits file names.
   const std::regex plugin(R"(^(.*?)(\.\d+)?\.pt\.trace\.json(?:\.gz)?$)");
   for (const char* host : {"node7", "a.b.example.org", "10.0.0.1", "my_host"}) {
     const std::string path = PathsFor("d", "r", host, 12, 4).chrome_tb;

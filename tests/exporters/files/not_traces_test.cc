@@ -1,5 +1,5 @@
-// Files that are not traces are refused, and the message says what they look
-// like.
+// Tests that files that are not traces are refused, with a message that says
+// what they look like.
 #include "exporters/chrome/chrome_text.h"
 
 namespace stepscope::not_traces_test {

@@ -1,5 +1,5 @@
-// Traces that other people recorded, against figures that a script which shares
-// no code with stepscope computed (tests/data/traces/README.md).
+// Compares traces that other people recorded with numbers of a script that
+// shares no code with stepscope (tests/data/traces/README.md).
 #include <gtest/gtest.h>
 #include <simdjson.h>
 #include <stepscope/read.h>
@@ -33,7 +33,7 @@ std::vector<std::string> Names() {
   return names;
 }
 
-// Nanoseconds covered by the rows of each device, added up.
+// Sums up the nanoseconds that each device's rows cover.
 class Busy {
  public:
   template <typename Row>
@@ -177,7 +177,7 @@ void RealTracesTest::InventsNoRankAndNoDevice() {
 void RealTracesTest::CountsTimesFromItsBase() {
   if (trace_.ops().empty()) return;
   int64_t base = 0;
-  // 2021 to 2027; without a base the small numbers of vLLM stay small.
+  // 2021 to 2027. Without a base, the small times of vLLM remain small.
   constexpr int64_t kYear = int64_t{31'556'952} * 1'000'000'000;
   const bool has_base = !figures_["base_ns"].get(base);
   const int64_t begin = trace_.ops().front().begin_ns;
@@ -193,7 +193,7 @@ void RealTracesTest::NestsEveryOpInsideItsParent() {
     const Op& parent = trace_.ops()[op.parent];
     ASSERT_EQ(parent.thread, op.thread);
     ASSERT_LE(parent.begin_ns, op.begin_ns);
-    // Two roundings to whole microseconds.
+    // Two times were rounded to whole microseconds.
     ASSERT_LE(op.end_ns, parent.end_ns + 2000);
   }
 }

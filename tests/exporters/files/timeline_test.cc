@@ -1,4 +1,4 @@
-// Several Traces in one file, for Perfetto.
+// Tests one Perfetto file with several Traces.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <simdjson.h>
@@ -23,7 +23,7 @@ using testing::ElementsAre;
 using testing::IsEmpty;
 using testing::SizeIs;
 
-// A rank with a launch and the kernel of an all-reduce on GPU 0.
+// A rank that launches the kernel of an all-reduce on GPU 0.
 Trace Rank(const std::string& kernel_times) {
   return TraceFromText(R"(
     thread 0 pid=40 tid=41
@@ -64,7 +64,7 @@ class TimelineTest : public testing::Test {
     if (!row["ph"].get(text)) event.phase = text;
     if (!row["cat"].get(text)) event.category = text;
     if (!row["name"].get(text)) event.name = text;
-    // Texts in place of numbers, and keys that are missing, leave the default.
+    // Keys that are missing or have text in place of a number keep the default.
     const auto number = [&](const char* key, auto& value) {
       std::remove_reference_t<decltype(value)> found = value;
       if (!row[key].get(found)) value = found;

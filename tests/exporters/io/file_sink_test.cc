@@ -41,7 +41,7 @@ size_t FilesIn(const std::string& folder) {
   return static_cast<size_t>(std::distance(fs::directory_iterator(folder), {}));
 }
 
-// The largest file this process may write, while this lives.
+// Limits the size of files that this process may write.
 class FileSizeLimit {
  public:
   explicit FileSizeLimit(rlim_t bytes) {

@@ -11,8 +11,8 @@ namespace {
 
 class JsonEventsTest : public testing::Test {
  protected:
-  // Cuts `text` into events, with blocks so small that every place is once at a
-  // block's edge.
+  // Splits `text` into events, with blocks so small that every place is at a
+  // block's edge once.
   std::vector<std::string> Cut(const std::string& text, size_t block) {
     bytes_ = *BytesReader::Make(folder_.Write("trace.json", text));
     JsonEventsReader::Limits limits;
@@ -98,8 +98,8 @@ TEST_F(JsonEventsTest, GivesUpAnEventWithoutEndInBoundedMemory) {
   EXPECT_GE(reader.lost_events(), 1);
 }
 
-// Reads `text` as one whose events are all no valid JSON. Returns how often
-// each byte was looked at.
+// Reads `text` as if all events were invalid JSON. Returns how often each byte
+// was looked at.
 double LooksPerByte(const std::string& text, TempFolder& folder) {
   const auto bytes = *BytesReader::Make(folder.Write("trace.json", text));
   JsonEventsReader reader(bytes.get());
@@ -119,8 +119,8 @@ TEST_F(JsonEventsTest, DamageInEachEventIsNotPaidForByTheRestOfTheFile) {
   }
   EXPECT_LT(LooksPerByte(quotes + "]", folder_), 10);
   EXPECT_LT(LooksPerByte(no_keys + "]", folder_), 3);
-  // Each event reaches to the end of the file: 20,000 looks, were there no
-  // limit of 64 MiB and 16 looks.
+  // Each event extends to the end of the file. Without the limit of 64 MiB and
+  // 16 looks, there would be 20,000 looks per byte.
   EXPECT_LT(LooksPerByte(no_end + "]", folder_), 250);
 }
 

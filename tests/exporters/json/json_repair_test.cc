@@ -24,7 +24,7 @@ TEST(RepairJsonTest, ReplacesBareWordsByNull) {
 
 TEST(RepairJsonTest, ReplacesBadUtf8) {
   EXPECT_EQ(RepairJson("\"a\xff\xc3\""), "\"a\xef\xbf\xbd\xef\xbf\xbd\"");
-  // An overlong slash and a surrogate are no characters either.
+  // An overlong slash and a surrogate are not valid characters either.
   EXPECT_EQ(RepairJson("\"\xc0\xaf\""), "\"\xef\xbf\xbd\xef\xbf\xbd\"");
   EXPECT_EQ(RepairJson("\"\xed\xa0\x80\"").find('\xed'), std::string::npos);
 }

@@ -63,7 +63,7 @@ TEST(EventOrderTest, GivesEveryRowOnceInTimeOrder) {
   int64_t before_ns = 0;
   while (order.Next()) {
     if (order.table() == Table::kOp) {
-      EXPECT_EQ(order.row(), ops);  // the table's own order is kept
+      EXPECT_EQ(order.row(), ops);  // keeps the table's own order
       const int64_t begin_ns = trace.ops()[ops].begin_ns;
       EXPECT_LE(before_ns, begin_ns);
       before_ns = begin_ns;

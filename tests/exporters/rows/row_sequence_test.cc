@@ -37,7 +37,7 @@ TEST(RowSequenceTest, GivesBackRowsOfSeveralTablesInTheOrderTheyCame) {
 }
 
 TEST(RowSequenceTest, GivesBackRowsFarApart) {
-  // Around where a distance takes another byte, up to the last row there is.
+  // Around distances that need another byte, up to the last possible row.
   const Rows rows = {
       {Table::kSync, 14},           {Table::kSync, 14 + 15},
       {Table::kSync, 14 + 15 + 16}, {Table::kSync, 14 + 15 + 16 + 15 + 128},

@@ -65,8 +65,8 @@ TEST(TraceTextTest, ReadsBackWhatTheWriterPrints) {
     const std::string text = ToTraceText(RandomTrace(options));
     const auto parsed = ParseTraceText(text);
     ASSERT_TRUE(parsed.ok()) << parsed.status();
-    // Kinds of rows that appear are watched by the parser, so that line may
-    // differ; all others may not.
+    // The parser marks kinds of rows that appear as watched, so that line may
+    // differ. All other lines must be equal.
     const std::string again = ToTraceText(*parsed);
     const auto without_watch = [](const std::string& all) {
       const size_t begin = all.find("\nwatch");

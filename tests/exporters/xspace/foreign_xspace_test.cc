@@ -1,4 +1,5 @@
-// XSpaces of other profilers, against figures of an independent reader.
+// Compares XSpaces of other profilers with the numbers of an independent
+// reader.
 #include <gtest/gtest.h>
 #include <simdjson.h>
 #include <stepscope/read.h>
@@ -28,7 +29,7 @@ void AddTo(Sum& sum, const Row& row) {
   if constexpr (requires { row.end_ns; }) sum.ns += row.end_ns - row.begin_ns;
 }
 
-// What the rows of each thread and each stream add up to.
+// Sums over the rows of each thread and each stream.
 struct Sums {
   explicit Sums(const Trace& trace) {
     const auto host = [&](const auto& rows) {

@@ -1,4 +1,4 @@
-// XSpaces made to cost much: few bytes that many events refer to.
+// Tests XSpaces made to be expensive: few bytes to which many events refer.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <stepscope/export.h>
@@ -19,7 +19,7 @@ using testing::HasSubstr;
 
 class HostileXSpaceTest : public testing::Test {
  protected:
-  // A space of one host plane with `events` events, all with one name.
+  // Makes a space with one host plane of `events` events of the same name.
   explicit HostileXSpaceTest() : plane_(*space_.add_planes()) {
     plane_.set_name("/host:CPU");
     line_ = plane_.add_lines();
@@ -75,7 +75,7 @@ TEST_F(HostileXSpaceTest, ALongNameIsCutSoThatNoOutputRepeatsItWhole) {
   EXPECT_EQ(LossCount(trace, "long-names"), 1);
   const std::string out = folder_.At("t.json");
   ASSERT_TRUE(WriteTrace(trace, {}, Format::kChromeKineto, out).ok());
-  // A name and what else an event has.
+  // One name and the other fields of an event.
   EXPECT_LT(std::filesystem::file_size(out),
             size_t{kEvents} * (kMostNameBytes + 512));
 }
@@ -111,7 +111,7 @@ TEST_F(HostileXSpaceTest, ATextThatEventsReferToIsCut) {
   EXPECT_EQ(trace.name(trace.ranges()[0].detail).size(), kMostNameBytes);
 }
 
-// Every event has the stats of its name.
+// Every event inherits its name's stats.
 TEST_F(HostileXSpaceTest, OfTheStatsOfANameTheFirstAreRead) {
   const int64_t step_name = AddText("step_name");
   const int64_t step_number = AddText("step_num");
@@ -125,7 +125,7 @@ TEST_F(HostileXSpaceTest, OfTheStatsOfANameTheFirstAreRead) {
   }
   AddEvent(0);
   EXPECT_EQ(LossCount(Read(), "long-names"), 0);
-  // The 65th is not read, or the event would be a step.
+  // If the 65th stat were read, the event would be a step.
   xplane::XStat& last = *name_->add_stats();
   last.set_metadata_id(step_number);
   last.set_int64_value(5);
@@ -144,13 +144,13 @@ TEST_F(HostileXSpaceTest, OfManyPlanesTheFirstAreRead) {
   EXPECT_EQ(LossCount(trace, "too-many-planes"), 10'001 - 4096);
 }
 
-// What follows in the plane is lost, and with it, here, the events' name.
+// The rest of the plane is lost; here this includes the events' name.
 TEST_F(HostileXSpaceTest, ADamagedPlaneIsALoss) {
   AddEvent(0);
   (*space_.add_planes()) = plane_;
   std::string bytes = space_.SerializeAsString();
   const size_t second = bytes.rfind("/host:CPU");
-  // The field behind the plane's name gets a type that protobuf has not.
+  // Gives the field after the plane's name a type that protobuf does not have.
   bytes[second + 9] = '\x1f';
   const Trace trace = Read(bytes);
   EXPECT_EQ(trace.ranges().size(), 1u);
@@ -175,7 +175,7 @@ TEST_F(HostileXSpaceTest, ADamagedNameIsALoss) {
 TEST_F(HostileXSpaceTest, ADamagedArchiveOfOneIsNamedAsSuch) {
   for (int64_t i = 0; i < 1000; ++i) AddEvent(i * 10);
   std::string packed = Gzip(space_.SerializeAsString());
-  packed[packed.size() - 6] ^= 1;  // in the checksum
+  packed[packed.size() - 6] ^= 1;  // damages the checksum
   EXPECT_EQ(LossCount(Read(packed), "wrong-checksum"), 1);
 }
 

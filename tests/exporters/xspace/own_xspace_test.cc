@@ -1,4 +1,4 @@
-// Our own XSpaces, read back.
+// Reads back our own XSpaces.
 #include <gtest/gtest.h>
 #include <stepscope/analysis.h>
 #include <stepscope/export.h>
@@ -27,7 +27,7 @@ class OwnXSpaceTest : public testing::Test {
     return read.ok() ? *std::move(read) : Trace();
   }
 
-  // XProf drops kernels without a length, so the writer makes them 1 ns long.
+  // XProf drops kernels of length 0, so the writer gives them 1 ns.
   static std::multiset<std::string> Texts(const Trace& trace,
                                           const auto& rows) {
     std::multiset<std::string> texts;
@@ -39,7 +39,7 @@ class OwnXSpaceTest : public testing::Test {
     return texts;
   }
 
-  // The first row that one of them has and the other has not; else empty.
+  // Returns the first row that only one of both has; else an empty text.
   static std::string Difference(const std::multiset<std::string>& a,
                                 const std::multiset<std::string>& b) {
     std::vector<std::string> only;
@@ -104,7 +104,7 @@ TEST_F(OwnXSpaceTest, KnowsTheRunThatItWasWrittenFrom) {
   EXPECT_EQ(again.loaders().size(), trace.loaders().size());
   EXPECT_EQ(again.streams().size(), trace.streams().size());
   EXPECT_EQ(again.device_samples().size(), trace.device_samples().size());
-  // What the format does not hold was not watched, and a note says so.
+  // Kinds of rows that the format lacks were not watched, and a note says so.
   EXPECT_FALSE(again.watched(Kind::kOpShapes));
   EXPECT_TRUE(std::ranges::any_of(again.losses(), [](const Loss& loss) {
     return loss.name == "format-limits" && loss.severity == Severity::kNote;
@@ -159,8 +159,8 @@ TEST_F(OwnXSpaceTest, KernelsKeepLaunchShapeStreamAndCall) {
   }
 }
 
-// The report of an XSpace is that of the trace it was written from, as far as
-// the format holds what the rules look at.
+// The report on an XSpace equals that on the original trace where the format
+// has what the rules need.
 TEST_F(OwnXSpaceTest, LeadsToTheReportOfTheTraceItWasWrittenFrom) {
   const absl::StatusOr<Trace> trace = ReadTrace(
       STEPSCOPE_TEST_DATA "/traces/resnet50_v100_workers0.pt.trace.json.gz");
@@ -180,7 +180,7 @@ TEST_F(OwnXSpaceTest, LeadsToTheReportOfTheTraceItWasWrittenFrom) {
   }
 }
 
-// Any cut, and any byte out of place, ends in a Trace or an error.
+// Any cut and any wrong byte ends in a Trace or an error.
 TEST_F(OwnXSpaceTest, EveryCutGivesATraceThatSaysSoOrAnError) {
   const std::string path = folder_.At("whole.xplane.pb");
   ASSERT_TRUE(WriteTrace(RandomTrace({.seed = 2, .steps = 1}), {},
@@ -199,7 +199,7 @@ TEST_F(OwnXSpaceTest, EveryCutGivesATraceThatSaysSoOrAnError) {
     const bool says_so = std::ranges::any_of(
         trace->losses(),
         [](const Loss& loss) { return loss.name == "truncated-file"; });
-    // A cut between two planes cannot be told from an end.
+    // A cut between two planes looks like the end of the file.
     if (says_so) ++with_rows;
   }
   EXPECT_GT(with_rows, 50u);

@@ -1,4 +1,4 @@
-// What a GPU run gains in XSpace: costs, counters, a bounded size.
+// Tests what GPU runs add to an XSpace: costs, counters, and a bounded size.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <stepscope/op_cost.h>
@@ -65,7 +65,7 @@ std::string TextOf(const xplane::XPlane& plane, const xplane::XStat& stat) {
       .name();
 }
 
-// The kernels of a device by name, each with its stats.
+// Returns a device's kernels by name, each with its stats.
 std::multimap<std::string, Stats> KernelsOf(const xplane::XPlane& gpu) {
   std::multimap<std::string, Stats> kernels;
   for (const auto& line : gpu.lines()) {
@@ -94,7 +94,7 @@ TEST(XSpaceSpanTest, RefusesEventsFurtherApartThanPicosecondsCount) {
   EXPECT_THAT(std::string(status.message()), HasSubstr("spans 107 days"));
 }
 
-// XProf's op tables are made from tf_op; the replay's own operator says
+// XProf's op tables use tf_op. The operator that replays the graph would tell
 // nothing.
 TEST(XSpaceGraphTest, AGraphKernelHasTheOpAndTheModuleOfItsCapture) {
   const Written written = Write(TraceFromText(R"(
@@ -117,8 +117,8 @@ TEST(XSpaceGraphTest, AGraphKernelHasTheOpAndTheModuleOfItsCapture) {
   EXPECT_EQ(ops["four"], "replay:replay");
 }
 
-// In a recording of torch.profiler an op of the same name launches the kernel;
-// in ours it is the compiled region.
+// In a torch.profiler recording, an op of the kernel's name launches the
+// kernel. In ours, the compiled region does.
 TEST(XSpaceCompiledTest, CompiledKernelsNameTheOperatorsTheyFuse) {
   const Written written = Write(TraceFromText(R"(
     op 0..100 thread=0 code=("/tmp/ab/cab.py","XBLOCK=2") triton_poi_fused_add_relu_0
@@ -198,7 +198,7 @@ TEST(XSpaceCostTest, CostsAreThoseOfTheOpsThatLaunched) {
        KernelsOf(PlaneOf(written.space, "/device:GPU:0"))) {
     written_flops += static_cast<double>(stats["flops"].uint64_value());
   }
-  double flops = 0;  // every op of the simulation launches one kernel
+  double flops = 0;  // each simulated op launches one kernel
   for (const Kernel& kernel : trace.kernels())
     flops += std::max(0.0, CostOf(trace, kernel.op).flops);
   EXPECT_GT(flops, 1e9);
@@ -222,7 +222,7 @@ TEST(XSpaceCostTest, EveryKernelOfAnOpNamesAnInstructionOfTheProgram) {
     names.insert(name);
     EXPECT_THAT(proto, HasSubstr(name));
     EXPECT_EQ(stats["program_id"].uint64_value(), 1u);
-    // XProf replaces anything else, and then finds nothing.
+    // XProf replaces all other characters and then finds no match.
     EXPECT_EQ(name.find_first_not_of("ABCDEFGHIJKLMNOPQRSTUVWXYZ"
                                      "abcdefghijklmnopqrstuvwxyz"
                                      "0123456789_.-"),
@@ -275,7 +275,8 @@ TEST(XSpaceGpuTest, AKnownDeviceOfAFileHasItsDatasheetsPeaks) {
   Stats stats = peaks(device);
   EXPECT_EQ(stats["peak_teraflops_per_second"].double_value(), 989);
   EXPECT_EQ(stats["memory_bandwidth"].uint64_value(), 3'350'000'000'000u);
-  // What the driver told wins; XProf derives the rest from the clock.
+  // Numbers from the driver take precedence; XProf derives the rest from the
+  // clock.
   device.clock_khz = 1'980'000;
   device.memory_bandwidth_bytes_per_s = 7;
   stats = peaks(device);
@@ -360,7 +361,7 @@ TEST(XSpaceGpuTest, CountersHaveOneValueUnderTheirOwnName) {
   }
 }
 
-// 300 Python frames, 300 short ops and 3 long ones.
+// Returns a Trace with 300 Python frames, 300 short ops and 3 long ones.
 Trace ManyHostRows() {
   TraceBuilder builder;
   const RowId thread = builder.ThreadRow(1, 1);

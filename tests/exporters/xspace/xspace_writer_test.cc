@@ -29,7 +29,7 @@ xplane::XSpace SpaceOf(const Trace& trace,
       WriteTrace(trace, annotations, Format::kXSpace, path, options);
   EXPECT_TRUE(status.ok()) << status;
   xplane::XSpace space;
-  // Fails on text that is no UTF-8 as well as on broken framing.
+  // Fails on text that is not UTF-8 as well as on broken framing.
   EXPECT_TRUE(space.ParseFromString(ReadBytes(path)));
   return space;
 }
@@ -52,7 +52,7 @@ std::string NameOf(const xplane::XPlane& plane, const xplane::XEvent& event) {
   return plane.event_metadata().at(event.metadata_id()).name();
 }
 
-// The stats of an event by name, as text.
+// Returns an event's stats by name, as text.
 std::map<std::string, std::string> StatsOf(const xplane::XPlane& plane,
                                            const xplane::XEvent& event) {
   std::map<std::string, std::string> stats;
@@ -170,7 +170,7 @@ TEST(XSpaceTest, GpuStepsTileTheTimeline) {
   EXPECT_EQ(steps.events(1).offset_ps(), 130'000);
   EXPECT_EQ(steps.events(1).duration_ps(), 120'000);
   EXPECT_EQ(NameOf(gpu, steps.events(1)), "6");
-  // The first kernel runs on into step 6, but step 5 launched it.
+  // The first kernel continues into step 6, but step 5 launched it.
   const xplane::XLine& stream = *LineOf(gpu, "Stream #7(Kernel)");
   EXPECT_EQ(StatsOf(gpu, stream.events(0))["group_id"], "5");
 }
@@ -206,7 +206,7 @@ TEST(XSpaceTest, NamesCopiesAsXprofClassifiesThem) {
   EXPECT_THAT(StatsOf(gpu, stream.events(0))["memcpy_details"],
               StartsWith("num_bytes:64\nkind_src:pageable kind_dst:device"));
   EXPECT_EQ(NameOf(gpu, stream.events(1)), "MEMCPYDtoH");
-  // With a correlation id a memset would count as compute.
+  // With a correlation ID, a memset would count as compute.
   EXPECT_FALSE(StatsOf(gpu, stream.events(2)).contains("correlation_id"));
 }
 

@@ -1,11 +1,11 @@
-"""Training programs for a GPU, each with one fault and without it: timed, and recorded by torch.profiler and stepscope.
+"""Training programs for a GPU, with and without one fault each: timed, and recorded by torch.profiler and stepscope.
 
     python tests/gpu/programs/harness.py --out DIR [--only NAME...]
 
-`bash tests/gpu/slot.sh programs` does that, and judges what stepscope says of the recordings. A program is a function
-make(device, better, size) that builds model, data and optimizer and returns step(), one whole step with getting its batch;
-`better` leaves the fault out. `size` is 1 on a GPU; on a CPU, where times say nothing, a small one shows that all of it runs.
-Who wrote the programs had not seen the rules, and the list of rules that are right was made before the first verdict.
+`bash tests/gpu/slot.sh programs` runs this, and judges what stepscope says about the recordings. A program is a function
+make(device, better, size) that builds model, data and optimizer and returns step(), one whole step including its batch.
+`better` leaves the fault out. `size` is 1 on a GPU; on a CPU, where times mean nothing, a small size shows that everything
+runs. The authors of the programs had not seen the rules, and the expected rules were listed before the first verdict.
 """
 
 import argparse
@@ -24,11 +24,11 @@ os.environ.setdefault("KINETO_LOG_LEVEL", "5")
 import torch
 
 PROGRAMS = {}
-MOST_STEPS = 60  # of a timed stretch
+MOST_STEPS = 60  # in one timed stretch
 
 
 def program(fault, expect):
-    """`fault`: what is wrong and the fix. `expect`: the rules of which one should be the first finding."""
+    """`fault`: what is wrong, and the fix. `expect`: one of these rules should be the first finding."""
     def declare(make):
         if make.__name__ in PROGRAMS:
             raise ValueError(f"two programs are called {make.__name__}: rename one")
@@ -47,7 +47,7 @@ def synchronize():
 
 
 def reset():
-    """What a program may set is as torch has it by default."""
+    """Resets torch's settings that a program may change to their defaults."""
     torch.backends.cudnn.benchmark = False
     torch.backends.cudnn.deterministic = False
     torch.backends.cuda.matmul.allow_tf32 = False
@@ -58,7 +58,7 @@ def reset():
 
 
 def step_ms(step, seconds):
-    """Mean of as many steps as fit into the time, three at least."""
+    """Returns the mean of as many steps as fit into the time, at least three."""
     synchronize()
     begin, steps = time.perf_counter(), 0
     while steps < 3 or (steps < MOST_STEPS and time.perf_counter() - begin < seconds):
@@ -69,7 +69,7 @@ def step_ms(step, seconds):
 
 
 def recorded(step, prof, warmup, active):
-    """Runs the schedule; mean length of an active step in ms."""
+    """Runs the schedule. Returns the mean length of an active step in ms."""
     for number in range(warmup + active):
         if number == warmup:
             synchronize()
@@ -101,7 +101,7 @@ def under_stepscope(step, folder, active):
 
 
 def run(name, out, device, options):
-    """What is measured of one program, as JSON."""
+    """Returns the measurements of one program as JSON."""
     make, fault, expect = PROGRAMS[name]
     result, steps = {"name": name, "fault": fault, "expect": expect, "bad_ms": [], "better_ms": []}, {}
     for better in (False, True):
@@ -110,7 +110,7 @@ def run(name, out, device, options):
         steps[better] = make(device, better, options.size)
         for _ in range(4):
             steps[better]()
-    for _ in range(options.rounds):  # in turns, since a machine drifts
+    for _ in range(options.rounds):  # alternately, because a machine drifts
         for better, key in ((False, "bad_ms"), (True, "better_ms")):
             reset()
             result[key].append(step_ms(steps[better], options.seconds))
@@ -148,7 +148,7 @@ def main():
             result = run(name, options.out, device, options)
             before, after = (statistics.median(result[key]) for key in ("bad_ms", "better_ms"))
             print(f"{name:30} {before:8.2f} to {after:8.2f} ms, x{before / after:.2f}", flush=True)
-        except Exception:  # of one program: the others go on
+        except Exception:  # of one program; the others continue
             traceback.print_exc()
             continue
         with open(journal, "a", encoding="utf-8") as file:

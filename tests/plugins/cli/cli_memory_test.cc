@@ -1,4 +1,5 @@
-// A trace that needs more memory than there is ends in a sentence.
+// Tests that a trace that needs more memory than is available ends with a
+// one-sentence error.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <stepscope/export.h>
@@ -18,8 +19,8 @@
 
 namespace {
 
-// An allocation of more bytes fails, on any thread, as long as failures are
-// left.
+// Allocations of more bytes than this fail on any thread, until g_failures have
+// failed.
 std::atomic<std::size_t> g_most_bytes = SIZE_MAX;
 std::atomic<int> g_failures = INT_MAX;
 
@@ -106,7 +107,7 @@ TEST(CliMemoryTest, TheLimitIsWhatIsFreeAndWhatTheProcessHas) {
   EXPECT_EQ(MemoryLimitOf(state), 7 * kGib);
   state.cgroup_left = 2 * kGib;
   EXPECT_EQ(MemoryLimitOf(state), 3 * kGib);
-  state.data_in_use = 20 * kGib * 1024;  // a sanitizer's shadow
+  state.data_in_use = 20 * kGib * 1024;  // like a sanitizer's shadow memory
   EXPECT_EQ(MemoryLimitOf(state), -1);
   EXPECT_EQ(MemoryLimitOf(MemoryState()), -1);
 }
@@ -123,7 +124,7 @@ TEST(CliMemoryTest, ReadsWhatLimitsAProcess) {
   EXPECT_EQ(state.data_in_use, 200 * 1024);
   EXPECT_EQ(state.machine, 8100 * 1024);
   EXPECT_EQ(state.cgroup_left, -1);
-  // The tightest of a group and those around it.
+  // The tightest limit of a group and its parents counts.
   folder.Write("proc/self/cgroup", "0::/job/task\n");
   folder.Write("sys/fs/cgroup/job/task/memory.max", "max\n");
   folder.Write("sys/fs/cgroup/job/task/memory.current", "100\n");

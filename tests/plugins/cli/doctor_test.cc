@@ -29,7 +29,7 @@ constexpr const char* kAnswer =
     "plugin torch_tb_profiler 0.4.3\n"
     "plugin xprof 2.24.2\n";
 
-// One Python for everything, that gives this answer.
+// Returns the lines for a single Python that gives this answer.
 std::vector<DoctorLine> LinesOf(const std::string& answer) {
   const AskedPython python = {"py", ParsePackages(answer)};
   return PackageLines(python, python);
@@ -137,8 +137,8 @@ TEST(DoctorTextTest, IsOneLineForEachCheck) {
             "--   driver  none -> buy one\n");
 }
 
-// The program, on machines made of a fake CUPTI, a fake driver and a script
-// that answers as a Python does.
+// Runs the program on machines that consist of a fake CUPTI, a fake driver, and
+// a script that answers like a Python.
 class DoctorProgramTest : public testing::Test {
  protected:
   int Run(const std::string& environment, const std::string& words) {
@@ -261,7 +261,7 @@ TEST_F(DoctorProgramTest, CuptiIsFoundBesideTorch) {
   const fs::path site = folder_.At("site");
   fs::create_directories(site / "torch/lib");
   fs::create_directories(site / "nvidia/cu13/lib");
-  // A copy: the loader knows a file it has open under its first name.
+  // A copy, because the loader identifies an open file by its first name.
   fs::copy_file(STEPSCOPE_FAKE_CUPTI, site / "nvidia/cu13/lib/libcupti.so.13");
   const std::string python =
       Python("python 3.11.2\ntorch 2.11.0\ntorch_folder " +

@@ -1,5 +1,5 @@
-// `compare --fail-over` and `analyze --fail-on`: what fails, and what noise
-// must not fail.
+// Tests `compare --fail-over` and `analyze --fail-on`: what fails, and that
+// noise does not fail.
 #include "gate.h"
 
 #include <gmock/gmock.h>
@@ -18,7 +18,8 @@ namespace {
 
 using testing::HasSubstr;
 
-// Of steps of 100 ms before, `slower_low` to `slower_high` ms slower.
+// Returns a comparison with steps of 100 ms before, and `slower_low` to
+// `slower_high` ms more after.
 Comparison Slower(double slower_low, double slower_high, int64_t steps = 12) {
   Comparison comparison;
   comparison.before = {.steps = steps, .mean_ms = 100, .median_ms = 100};
@@ -63,13 +64,13 @@ TEST(JudgeComparisonTest, TimeWithoutACoreIsNotTheProgramsOwn) {
   const GateVerdict passed = JudgeComparison(busy, {.frac = 0.05});
   EXPECT_EQ(passed.status, 0);
   EXPECT_THAT(passed.why, HasSubstr("waited for a core for 16.0 ms more"));
-  busy.causes[0].after_ms = 19;  // of 20 ms that leaves 6
+  busy.causes[0].after_ms = 19;  // leaves 6 of 20 ms
   EXPECT_EQ(JudgeComparison(busy, {.frac = 0.05}).status, 4);
-  busy.causes[0].before_ms = 60;  // less contended is no excuse either
+  busy.causes[0].before_ms = 60;  // less contention is no excuse either
   EXPECT_EQ(JudgeComparison(busy, {.frac = 0.05}).status, 4);
 }
 
-// Twelve steps around 100 ms that vary by 8 %, in a run that is off by 2 %.
+// Twelve steps of about 100 ms that vary by 8 %, in a run that is off by 2 %.
 Trace NoisyRun(std::mt19937& random) {
   std::normal_distribution<double> normal;
   const double run_ms = 100 * std::exp(0.02 * normal(random));
@@ -171,7 +172,7 @@ TEST_F(GateTest, CompareExitsWithFourWhereTheSecondTraceIsSlower) {
 }
 
 TEST_F(GateTest, AnalyzeExitsWithFourWhereAFindingIsSurelyAsSevere) {
-  // sync-data-loading is critical, but at the low end of its range only high.
+  // sync-data-loading is critical, but only high at the low end of its range.
   const Outcome high = Run("analyze --fail-on high " + resnet_);
   EXPECT_EQ(high.status, 4);
   EXPECT_THAT(high.err, HasSubstr("sync-data-loading is critical"));

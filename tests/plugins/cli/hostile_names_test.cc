@@ -1,5 +1,5 @@
-// A trace from anywhere, with names that a terminal, a viewer of Markdown or a
-// spreadsheet would act on, through every command.
+// Runs every command on a trace with names that a terminal, a Markdown viewer
+// or a spreadsheet would interpret.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <simdjson.h>
@@ -18,8 +18,8 @@ namespace {
 using testing::HasSubstr;
 using testing::Not;
 
-// ESC, BEL, the CSI of C1, right-to-left override, line separator, DEL, isolate
-// and zero-width space, as JSON writes them.
+// ESC, BEL, CSI of C1, right-to-left override, line separator, DEL, isolate and
+// zero-width space, as JSON escapes.
 constexpr char kOdd[] =
     "a\\u001b[31mb\\u0007c\\u009bd\\u202ee\\u2028f\\u007fg\\u2066h\\u200bi\\nj";
 
@@ -31,7 +31,7 @@ std::string Event(const std::string& category, const std::string& name,
          "}}";
 }
 
-// Eight steps with operators, ranges and a loader of odd names.
+// Returns eight steps with operators, ranges and a loader with odd names.
 std::string OddTrace() {
   const std::string odd = kOdd;
   std::string events;
@@ -60,7 +60,8 @@ std::string OddTrace() {
          "\n]}\n";
 }
 
-// What must never be in an output as it is; empty if nothing is.
+// Returns the first text that must not appear in an output unescaped; empty if
+// none does.
 std::string FirstRaw(std::string_view text) {
   for (std::string_view raw :
        {"\x1b", "\x07", "\xc2\x9b", "\xe2\x80\xae", "\xe2\x80\xa8", "\x7f",
@@ -76,7 +77,7 @@ class HostileNamesTest : public testing::Test {
  protected:
   HostileNamesTest() {
     folder_.Write("t.json", OddTrace());
-    // A path may hold anything, too.
+    // A path may contain anything, too.
     folder_.Write("odd\x1b[31m\xc2\x9b.json", OddTrace());
   }
   Outcome Run(const std::string& words) {
@@ -145,7 +146,7 @@ TEST_F(HostileNamesTest, NoCellOfCsvIsAFormula) {
   EXPECT_THAT(run.out, HasSubstr("\nops,'@SUM(1),"));
 }
 
-// To a parser the escapes are the name itself.
+// After parsing, JSON has the original name.
 TEST_F(HostileNamesTest, JsonHasTheNameAsItIs) {
   const Outcome run = Run("top --format json --table ops t.json");
   simdjson::dom::parser parser;

@@ -1,4 +1,4 @@
-// `stepscope list`, and `analyze` of a folder that holds runs.
+// Tests `stepscope list`, and `analyze` on a folder of runs.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <simdjson.h>
@@ -32,7 +32,7 @@ class ListCommandTest : public testing::Test {
     return RunShell("'" STEPSCOPE_PROGRAM "' " + words, folder_);
   }
 
-  // A window of `run` below `log`, with the report `advice` of each rank.
+  // Writes a window of `run` to `log`, with the report `advice` for each rank.
   void Window(const std::string& log, const std::string& run, int32_t cycle,
               int32_t ranks, const std::string& advice) {
     for (int32_t rank = 0; rank < ranks; ++rank) {

@@ -1,4 +1,4 @@
-// The program as a person runs it: exit status, what it prints and where.
+// Runs the program as a user does, and checks the exit status and the outputs.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <simdjson.h>
@@ -27,7 +27,7 @@ class ProgramTest : public testing::Test {
     return RunShell("'" STEPSCOPE_PROGRAM "' " + words, folder_);
   }
 
-  // A log directory with two ranks of a random run.
+  // Returns a log directory with two ranks of a random run.
   std::string LogDir() {
     for (int32_t rank : {0, 1}) {
       const LogPaths paths =
@@ -82,7 +82,7 @@ TEST_F(ProgramTest, SaysWhereItCannotWrite) {
       Run("analyze --output " + folder_.At("no/such/file") + " " + trace_);
   EXPECT_EQ(run.status, 1);
   EXPECT_THAT(run.err, HasSubstr("no/such/file"));
-  // A device is written to; it must still be one afterwards.
+  // The program writes to the device, which must still be a device afterwards.
   EXPECT_EQ(Run("analyze --output /dev/full " + trace_).status, 1);
   EXPECT_TRUE(std::filesystem::is_character_file("/dev/full"));
 }
@@ -90,7 +90,7 @@ TEST_F(ProgramTest, SaysWhereItCannotWrite) {
 TEST_F(ProgramTest, AnalysesEveryRankOfALogDirectory) {
   const Outcome run = Run("analyze " + LogDir());
   EXPECT_EQ(run.status, 0) << run.err;
-  // Of different worlds, as RandomTrace makes them.
+  // RandomTrace gives them different world sizes.
   EXPECT_THAT(run.out, HasSubstr("2 traces"));
   EXPECT_THAT(run.out, HasSubstr("jobs of different world sizes"));
   EXPECT_THAT(run.out, HasSubstr("== rank 0"));
@@ -114,7 +114,7 @@ TEST_F(ProgramTest, FilesThatRanksDoNotTellApartAreCalledByTheirPaths) {
                                  "  10 steps of 68.4 ms; first: h2d-pageable"));
 }
 
-// Two ranks of one job with a collective each, the second rank later.
+// Two ranks of a job with one collective each; the second rank is later.
 std::string RankFile(int rank) {
   const std::string begin = std::to_string(1000 + rank * 3000);
   const std::string length = std::to_string(6000 - rank * 3000);
@@ -184,7 +184,7 @@ TEST_F(ProgramTest, ATraceWithoutEventsIsAnError) {
     EXPECT_EQ(run.err, "stepscope: " + empty +
                            " has no events: was anything recorded?\n");
   }
-  // It does not spoil the others.
+  // The empty trace does not affect the others.
   EXPECT_EQ(Run("analyze " + empty + " " + trace_).status, 0);
 }
 
@@ -205,11 +205,11 @@ TEST_F(ProgramTest, RanksWithoutATraceAreNamedInEveryFormat) {
   EXPECT_THAT(Run("analyze --format markdown " + job).out,
               HasSubstr("ranks 2, 3, 4, 5, 6 and 7 have no trace"));
   EXPECT_THAT(Run("report -o - " + job).out, HasSubstr(missing + job));
-  // As a shell expands rank*.
+  // A shell would expand rank* to these files.
   const std::string files = job + "/rank0.json.gz " + job + "/rank1.json.gz";
   EXPECT_THAT(Run("analyze --format json " + files).out,
               HasSubstr(missing + "the given paths"));
-  // Nobody asked for the others.
+  // The user did not ask for the other ranks.
   for (const std::string& one : {job + "/rank0.json.gz", "--rank 1 " + job}) {
     EXPECT_THAT(Run("analyze --format json " + one).out,
                 Not(HasSubstr("missing-rank")));
@@ -224,13 +224,13 @@ TEST_F(ProgramTest, ARankThatCannotBeReadIsNamedWithTheReason) {
   EXPECT_EQ(run.status, 0) << run.err;
   EXPECT_THAT(run.out, HasSubstr("rank 1 has no trace that can be read: " +
                                  folder_.At("ranks/net_rank-1.json")));
-  // A file without a rank in its name may be of any.
+  // A file without a rank in its name may be of any rank.
   std::filesystem::rename(folder_.At("ranks/net_rank-1.json"),
                           folder_.At("ranks/rank.json"));
   EXPECT_THAT(Run("analyze --format json " + folder_.At("ranks")).out,
               HasSubstr("rank 1 has no trace in " + folder_.At("ranks") +
                         " that can be read: " + folder_.At("ranks/rank.json")));
-  // Also where it is no file of a folder.
+  // Also if the file is given by name, not in a folder.
   EXPECT_THAT(Run("analyze --format json " + folder_.At("ranks/rank0.json") +
                   " " + folder_.At("rank1.json"))
                   .out,

@@ -1,4 +1,4 @@
-// What the program prints on a terminal: no line is wider than that is.
+// Tests that no output line is wider than the terminal.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <pty.h>
@@ -16,7 +16,7 @@ namespace {
 
 using testing::HasSubstr;
 
-// What `stepscope <words>` shows on a terminal of `columns`.
+// Returns what `stepscope <words>` shows on a terminal with `columns` columns.
 std::string OnTerminal(const std::string& words, unsigned short columns) {
   const winsize size = {50, columns, 0, 0};
   int terminal = -1;
@@ -28,7 +28,7 @@ std::string OnTerminal(const std::string& words, unsigned short columns) {
   }
   std::string shown;
   char block[4096];
-  // Ends with an error (EIO) once the child has gone.
+  // read() fails with EIO when the child has ended.
   for (ssize_t count; (count = read(terminal, block, sizeof(block))) > 0;)
     shown.append(block, static_cast<size_t>(count));
   close(terminal);
@@ -44,8 +44,9 @@ size_t Columns(std::string_view line) {
   return columns;
 }
 
-// The lines of `shown` beyond `columns`, but for those with a word that takes
-// half of them: a path must stay whole to be copied.
+// Returns the lines of `shown` that are wider than `columns`. Lines with a word
+// of more than half the width are allowed, because a path must stay whole to be
+// copied.
 std::vector<std::string> TooWide(const std::string& shown, size_t columns) {
   std::vector<std::string> wide;
   for (size_t at = 0; at < shown.size();) {

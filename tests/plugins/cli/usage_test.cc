@@ -1,5 +1,5 @@
-// Help, completion and the manual page: all are made from one table, so each
-// must have every command and option.
+// Tests help, completion and the manual page. All are made from one table, so
+// each must have every command and option.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -32,8 +32,8 @@ class UsageTest : public testing::Test {
     return folder_.Write("script." + shell, run.out);
   }
 
-  // The words that bash offers behind `line`, whose words are separated by
-  // blanks; the last one is being typed.
+  // Returns the words that bash offers after `line`. Blanks separate its words,
+  // and the last word is being typed.
   std::set<std::string> InBash(const std::string& line) {
     const Outcome run = RunShell(
         "bash -c 'source \"$1\"; shift; COMP_WORDS=(\"$@\"); "
@@ -45,8 +45,8 @@ class UsageTest : public testing::Test {
     return Lines(run.out);
   }
 
-  // The words that zsh offers at the end of `line` when Tab is pressed, and
-  // "line:", with what the line becomes and a bar.
+  // Returns the words that zsh offers when Tab is pressed at the end of `line`,
+  // and "line:" followed by the resulting line and a bar.
   std::set<std::string> InZsh(const std::string& line) {
     const Outcome run = RunShell("timeout 60 zsh -f '" STEPSCOPE_TESTS_DIR
                                  "/plugins/cli/zsh_offers.zsh' '" +
@@ -140,7 +140,7 @@ TEST_F(UsageTest, ZshCompletesCommandsOptionsValuesRulesAndFiles) {
               Contains("sync-data-loading"));
   EXPECT_THAT(InZsh("stepscope help comp"),
               testing::IsSupersetOf({"compare", "completion"}));
-  // A setting waits for its value.
+  // A setting still needs its value.
   EXPECT_THAT(
       InZsh("stepscope what-if x optimizer"),
       UnorderedElementsAre("optimizer_step=",

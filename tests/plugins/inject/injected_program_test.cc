@@ -1,5 +1,5 @@
-// A program that knows nothing of stepscope, recorded by its environment: what
-// it does must stay the same, and the files must be there.
+// Records a program that does not use stepscope, through environment variables.
+// The program must behave as before, and the files must exist.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <stepscope/read.h>
@@ -23,7 +23,7 @@ using testing::SizeIs;
 
 class InjectedProgramTest : public testing::Test {
  protected:
-  // `settings` are put before the command, as a shell takes them.
+  // `settings` precede the command, as in a shell.
   Outcome Run(const std::string& settings, const std::string& words) {
     return RunShell(
         "env -u NVTX_INJECTION64_PATH " + settings +
@@ -51,7 +51,7 @@ class InjectedProgramTest : public testing::Test {
     }
     return found;
   }
-  // The only trace there is.
+  // Returns the only trace.
   Trace Only() const {
     const auto files = FilesLike("/trace/rank0.json.gz");
     EXPECT_THAT(files, SizeIs(1));
@@ -60,7 +60,7 @@ class InjectedProgramTest : public testing::Test {
     EXPECT_TRUE(trace.ok()) << trace.status();
     return trace.ok() ? *std::move(trace) : Trace();
   }
-  // How often each range was recorded.
+  // Returns how often each range was recorded.
   std::map<std::string, int> Ranges(const Trace& trace) const {
     std::map<std::string, int> counts;
     for (const Range& range : trace.ranges()) {
@@ -87,7 +87,7 @@ TEST_F(InjectedProgramTest, LeavesAllFilesOfAWindowOfSteps) {
   const Trace trace = Only();
   ASSERT_EQ(trace.steps().size(), 2u);
   EXPECT_EQ(trace.steps()[0].number, 2);
-  // 4 ms in the range and 1 ms behind it are the step's.
+  // The step includes 4 ms in the range and 1 ms after it.
   EXPECT_GE(trace.steps()[0].end_ns - trace.steps()[0].begin_ns, 5'000'000);
   const auto ranges = Ranges(trace);
   EXPECT_EQ(ranges.at("step"), 2);
@@ -106,7 +106,7 @@ TEST_F(InjectedProgramTest, RecordsAStretchOfTime) {
   ASSERT_EQ(trace.steps().size(), 1u);
   const Step step = trace.steps()[0];
   EXPECT_GE(step.end_ns - step.begin_ns, 80'000'000);
-  // The program's main thread is the one that trains.
+  // The main thread is the training thread.
   const Thread thread = trace.threads()[step.thread];
   EXPECT_EQ(thread.pid, thread.tid);
   EXPECT_EQ(trace.threads()[trace.ranges()[0].thread].tid, thread.tid);
@@ -118,7 +118,7 @@ TEST_F(InjectedProgramTest, KeepsWhatIsThereWhenTheProgramEndsEarly) {
   EXPECT_EQ(run.status, 7);
   EXPECT_THAT(run.err, HasSubstr("3 of 100 steps recorded"));
   const Trace trace = Only();
-  EXPECT_EQ(trace.steps().size(), 3u);  // 1 to 3; the fourth was cut
+  EXPECT_EQ(trace.steps().size(), 3u);  // 1 to 3; the fourth was cut off
   EXPECT_EQ(Ranges(trace).at("step"), 3);
 
   std::filesystem::remove_all(log_);
@@ -170,10 +170,10 @@ TEST_F(InjectedProgramTest, AnswersTheCudaDriverToo) {
           "6 2 cuda");
   EXPECT_EQ(run.status, 0);
   EXPECT_THAT(run.out, HasSubstr("InitializeInjection gives 1\n"));
-  // NVTX was led to the same library.
+  // NVTX found the same library.
   EXPECT_EQ(Ranges(Only()).at("step"), 2);
 
-  // Both variables: still one window.
+  // With both variables set, there is still one window.
   std::filesystem::remove_all(log_);
   EXPECT_EQ(Run(BySteps("1,1,2") + "CUDA_INJECTION64_PATH='" INJECTION "'",
                 "6 2 cuda")

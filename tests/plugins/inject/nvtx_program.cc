@@ -1,14 +1,14 @@
-// A program that marks its steps with NVTX, and ends as its arguments say. It
-// stands for any program: nothing of stepscope is in it.
+// A program that marks its steps with NVTX and ends as its arguments say. It
+// represents any program and contains nothing of stepscope.
 //
 //   nvtx_program STEPS [STEP_MS] [WORD...]
 //     thread   the steps run on a thread that is not the main one
 //     fork     each step forks a child, which pushes ranges and exits
-//     exit     the program is ended from inside a step, with exit code 7
-//     throw    it ends by an exception that nobody catches
-//     _exit    it ends without any clean-up
-//     running  it ends while another thread goes on stepping
-//     cuda     loads what CUDA_INJECTION64_PATH names, as the driver does
+//     exit     exits with code 7 inside a step
+//     throw    ends with an uncaught exception
+//     _exit    ends without any clean-up
+//     running  ends while another thread continues to step
+//     cuda     loads the library in CUDA_INJECTION64_PATH, as the driver does
 #include <dlfcn.h>
 #include <nvtx3/nvToolsExt.h>
 #include <sys/wait.h>

@@ -1,5 +1,5 @@
-// The C interface with null pointers, numbers that are no handle, and closed
-// handles: each call gives an error with a message, and nothing crashes.
+// Calls the C interface with null pointers, numbers that are not handles, and
+// closed handles. Each call must return an error with a message and not crash.
 #include <absl/strings/escaping.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -27,7 +27,7 @@ using ::testing::Not;
 constexpr uint64_t kNoHandles[] = {
     0, 1, 12345, UINT64_MAX, uint64_t{1} << 32, uint64_t{2} << 32};
 
-// The text of a job, or of its error.
+// Returns the text of a job or of its error.
 std::string Call(const char* name, const char* request, int expected) {
   char* result = nullptr;
   const int code = stepscope_call(name, request, &result);
@@ -76,7 +76,7 @@ TEST(CApi, JobsSayWhichFileIsMissing) {
               HasSubstr("did you mean 'workers'?"));
 }
 
-// What stands behind `key` in an answer.
+// Returns the value of `key` in an answer.
 std::string TextIn(const std::string& json, std::string_view key) {
   simdjson::dom::parser parser;
   std::string_view text;
@@ -116,10 +116,10 @@ TEST(CApi, DigestsOfRanksMergeIntoTheReportOfTheirFolder) {
            STEPSCOPE_OK),
       AllOf(HasSubstr("rank 3 has no trace that can be read: why"),
             HasSubstr("ranks 2, 4, 5, 6 and 7 have no trace in ")));
-  // Without a folder nobody knows what is missing.
+  // Without a folder, missing ranks cannot be known.
   EXPECT_THAT(Call("merge", merge("").c_str(), STEPSCOPE_OK),
               Not(HasSubstr("missing-rank")));
-  // One rank is a report of its own; two files of one rank are no job.
+  // A single rank is a report. Two files of one rank are not a job.
   digests = digests.substr(0, digests.find(','));
   EXPECT_THAT(Call("merge", merge("").c_str(), STEPSCOPE_OK),
               HasSubstr("\"rank\": 0"));
@@ -199,10 +199,11 @@ TEST(CApi, TheFunctionsOfAStoreComeTogether) {
   EXPECT_EQ(stepscope_exchange(nullptr, nullptr, nullptr), STEPSCOPE_OK);
 }
 
-// A store of two calls: how long a value is, then the value.
+// A store that is read with two calls: first the length of a value, then the
+// value.
 struct HookStore {
   std::string value = std::string("a\0b", 3);
-  int64_t says = 0;  // instead, if not 0
+  int64_t says = 0;  // length to return instead, if not 0
 };
 
 TEST(CApi, AStoreIsReachedThroughItsFunctionsUntilItIsClosed) {
@@ -267,7 +268,7 @@ TEST(CApi, NumbersThatAreNoHandleAreErrors) {
       EXPECT_EQ(stepscope_range_close(handle), STEPSCOPE_E_HANDLE);
     }
   }
-  EXPECT_EQ(stepscope_range_close(0), STEPSCOPE_OK);  // of no open window
+  EXPECT_EQ(stepscope_range_close(0), STEPSCOPE_OK);  // no window is open
 }
 
 TEST(CApi, RangesOutsideAWindowAreNothing) {

@@ -1,4 +1,4 @@
-"""stepscope.fleet.Catalogue and `stepscope catalogue`: what many runs say, kept and asked."""
+"""Tests stepscope.fleet.Catalogue and `stepscope catalogue`, which collect the reports of many runs and answer questions."""
 
 import concurrent.futures
 import datetime
@@ -17,13 +17,13 @@ from fleet_test import TRACES, write_job
 from stepscope import _native, _program, fleet
 from stepscope.fleet import catalogue_command
 
-RESNET = TRACES / "resnet50_v100_workers0.pt.trace.json.gz"  # its step waits for data for 32 %
+RESNET = TRACES / "resnet50_v100_workers0.pt.trace.json.gz"  # waits for data for 32 % of its step
 PINNED = TRACES / "h2d_a100_pinned.json.gz"
 PACKAGE = pathlib.Path(__file__).parents[3] / "plugins/python"
 
 
 def write_run(log_dir, name, trace, days_ago=0, cycle=0):
-    """A run of one rank, as a profile writes it: the trace and its report."""
+    """Writes a run of one rank as a profile does: the trace and its report."""
     start = datetime.datetime.now() - datetime.timedelta(days=days_ago)
     window = log_dir / f"stepscope/{name}_{start:%Y_%m_%d_%H_%M_%S}/c{cycle}"
     (window / "trace").mkdir(parents=True)
@@ -64,10 +64,10 @@ def test_which_jobs_of_last_week_wait_for_data(runs, catalogue):
     assert (found.first_finding, found.first_gain_ms, found.ranks) == ("sync-data-loading", report.findings[0].gain_ms, 1)
     (waiting,) = catalogue.waiting_for("data", since="48h")
     assert waiting.share == pytest.approx(report.time_split_ms["data"] / report.steps.mean_ms)
-    assert names(catalogue.find()) == ["waits", "fine", "older"]  # the newest first
+    assert names(catalogue.find()) == ["waits", "fine", "older"]  # newest first
     assert names(catalogue.find(finding="sync-data-loading", waits_for="copy")) == []
     assert catalogue.count() == 3 and catalogue.count(since="7d") == 2
-    # What it names, analyze takes.
+    # analyze() accepts the folder that it names.
     assert stepscope.analyze(found.folder).steps == report.steps
 
 
@@ -111,7 +111,7 @@ def test_the_report_of_the_job_is_read_where_there_is_one(tmp_path, catalogue, m
     window = tmp_path / "runs/stepscope/net_2026_01_31_14_05_09/c0"
     write_job(window / "trace")
     (window / "report.json").write_text(_native.call("analyze", {"paths": [str(window)], "format": "json"}))
-    monkeypatch.setattr(fleet, "analyze", None)  # would be an error
+    monkeypatch.setattr(fleet, "analyze", None)  # a call would fail
     assert catalogue.add(tmp_path / "runs") == 1
     (found,) = catalogue.find()
     assert (found.name, found.started, found.ranks) == ("net", "2026-01-31 14:05:09", 2)
@@ -130,7 +130,7 @@ def test_what_cannot_be_read_is_named_and_the_rest_added(runs, catalogue, capfd)
 
 
 def test_a_cause_that_nobody_waits_for_is_said(runs, catalogue):
-    assert catalogue.waiting_for("data") == []  # of an empty catalogue
+    assert catalogue.waiting_for("data") == []  # the catalogue is empty
     catalogue.add(runs)
     with pytest.raises(stepscope.StepscopeError, match="waits for 'dta'; what takes time in them: .*data"):
         catalogue.waiting_for("dta")
@@ -167,7 +167,7 @@ def test_several_processes_add_at_once(tmp_path):
         return subprocess.run([sys.executable, "-c", ADDING, str(path), str(tmp_path / f"runs{writer % 4}")], capture_output=True, text=True,
                               env={**os.environ, "PYTHONPATH": str(PACKAGE)})
 
-    with concurrent.futures.ThreadPoolExecutor(8) as pool:  # each folder twice
+    with concurrent.futures.ThreadPoolExecutor(8) as pool:  # each folder is added twice
         done = list(pool.map(add, range(8)))
     assert [one.stderr for one in done] == [""] * 8
     with fleet.Catalogue(path) as catalogue:

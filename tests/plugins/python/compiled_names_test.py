@@ -1,8 +1,8 @@
-"""What stepscope reads from names of compiled kernels, compared with what the installed torch puts into them.
+"""Compares what stepscope reads from names of compiled kernels with what the installed torch puts into them.
 
     STEPSCOPE_PYTHON=... pytest tests/plugins/python/compiled_names_test.py
 
-Names are made by torch's own functions, here and in a program that torch.compile compiles for the CPU.
+torch's own functions generate the names, in this test and in a program that torch.compile compiles for the CPU.
 """
 
 import json
@@ -70,7 +70,7 @@ NAMES = """
 
 
 def fused_ops(folder, names):
-    """The operators that `stepscope top` finds in each name."""
+    """Returns the operators that `stepscope top` finds in each name."""
     events = [{"ph": "X", "cat": "kernel", "name": name, "pid": 0, "tid": 7, "ts": 10 * index, "dur": 5,
                "args": {"device": 0, "stream": 7, "correlation": index}} for index, name in enumerate(names)]
     path = folder / "names.pt.trace.json"
@@ -90,11 +90,11 @@ def test_names_of_torch_are_read(run_program, tmp_path):
     for name, operators, *more in kernels:
         read = found[name]
         assert read is not None, name
-        # Nothing is lost: the parts are the name's.
+        # Nothing is lost: the parts joined give the name again.
         assert "_".join(read) == "_".join(operators), name
         if len(operators) == 1 or more:
             assert read == operators, name
-        # Two operators may read as a longer one, and never the other way round.
+        # Two operators may be read as one longer operator, but never the other way round.
         assert len(read) <= len(operators), (name, read)
         for operator in set(read) - set(operators):
             assert operator.rstrip("_") in known or operator in known, (name, read)
@@ -129,7 +129,7 @@ def test_other_configurations(run_program, tmp_path):
 
 @pytest.mark.skipif(shutil.which("g++") is None, reason="Inductor needs a C++ compiler")
 def test_kernels_of_a_compiled_program(run_program, tmp_path):
-    """The C++ kernels that torch.compile makes of a small model, in a trace of torch.profiler's."""
+    """Tests the C++ kernels that torch.compile generates from a small model, in a torch.profiler trace."""
     run_program("""
         import torch
         from torch._inductor import config

@@ -1,4 +1,4 @@
-"""The Python package on the libraries of build/default, and programs that run on the torch of STEPSCOPE_PYTHON."""
+"""Tests use the Python package with the libraries of build/default, and run programs on the torch of STEPSCOPE_PYTHON."""
 
 import os
 import pathlib
@@ -16,7 +16,8 @@ PACKAGE = ROOT / "plugins/python"
 LIBRARIES = pathlib.Path(os.environ.get("STEPSCOPE_NATIVE_DIR", ROOT / "build/default/lib"))
 TRACES = ROOT / "tests/data/traces"
 
-# What a shell starts in the background ignores SIGINT, and so do its children: then no program here could be interrupted.
+# A process started in the background by a shell ignores SIGINT, and so do its children, so no test program could be
+# interrupted.
 if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
@@ -26,12 +27,12 @@ os.environ["STEPSCOPE_NATIVE_DIR"] = str(LIBRARIES)
 
 def _environment(more):
     return {**os.environ, "PYTHONPATH": str(PACKAGE), "STEPSCOPE_NATIVE_DIR": str(LIBRARIES),
-            "PYTHONWARNINGS": "ignore::UserWarning", **more}  # torch's, of a missing NumPy
+            "PYTHONWARNINGS": "ignore::UserWarning", **more}  # torch warns if NumPy is missing
 
 
 @pytest.fixture
 def run_program(tmp_path):
-    """Runs a program on the Python that has torch; its output, or with `status` its exit status and both outputs."""
+    """Runs a program on the Python with torch. Returns its output or, with `status`, its exit status and both outputs."""
     torch_python = os.environ.get("STEPSCOPE_PYTHON")
     if not torch_python:
         pytest.skip("STEPSCOPE_PYTHON names no Python with torch")
@@ -50,7 +51,7 @@ def run_program(tmp_path):
 
 @pytest.fixture
 def installed(tmp_path):
-    """The folder of the native libraries as `pip install` makes it."""
+    """Returns the folder of the native libraries as `pip install` makes it."""
     subprocess.run(["cmake", "--install", LIBRARIES.parent, "--component", "python", "--prefix", tmp_path / "site"],
                    check=True, capture_output=True)
     return tmp_path / "site/stepscope/_lib"
@@ -58,5 +59,5 @@ def installed(tmp_path):
 
 @pytest.fixture
 def trace():
-    """A recording of torch.profiler's."""
+    """A recording of torch.profiler."""
     return str(TRACES / "resnet50_v100_workers0.pt.trace.json.gz")

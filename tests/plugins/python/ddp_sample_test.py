@@ -1,4 +1,4 @@
-"""samples/ddp on two processes with gloo: the report of the job names the slow rank, and what it spends its time on."""
+"""Runs samples/ddp on two processes with gloo. The job's report must name the slow rank and the cause."""
 
 import json
 
@@ -10,7 +10,7 @@ from training_programs import needs
 pytestmark = needs("torch")
 
 TRAIN = programs.ROOT / "samples/ddp/train.py"
-# Small steps and one large cause, so that other programs on the machine change no order.
+# Small steps and one large cause, so that other programs on the machine do not change the order.
 SMALL = ("--side", "32", "--batch", "4", "--active", "6")
 
 

@@ -1,4 +1,4 @@
-"""stepscope.fleet: a report of many ranks from many processes is that of one, whatever happens to some of them."""
+"""Tests stepscope.fleet: many processes give the same report on many ranks as one process, even if some of them fail."""
 
 import gzip
 import importlib.util
@@ -28,7 +28,7 @@ needs_ray = pytest.mark.skipif(importlib.util.find_spec("ray") is None, reason="
 
 
 def write_job(folder, ranks=2, world_size=2):
-    """A job of the two recorded ranks, of which the others are copies."""
+    """Writes a job of the two recorded ranks; the other ranks are copies of them."""
     folder.mkdir(parents=True)
     for rank in range(ranks):
         text = gzip.decompress((DLRM / f"rank{rank % 2}.json.gz").read_bytes()).decode()
@@ -44,7 +44,7 @@ def job(tmp_path_factory):
 
 
 def whole(folder):
-    """What `stepscope analyze FOLDER --format json` prints."""
+    """Returns what `stepscope analyze FOLDER --format json` prints."""
     return json.loads(_native.call("analyze", {"paths": [str(folder)], "format": "json"}))
 
 
@@ -60,7 +60,7 @@ def test_the_report_is_that_of_stepscope_analyze(job):
 
 
 def test_more_ranks_than_workers_keep_their_order(tmp_path):
-    folder = write_job(tmp_path / "job", ranks=12, world_size=12)  # rank10 stands before rank2 by its name
+    folder = write_job(tmp_path / "job", ranks=12, world_size=12)  # rank10 precedes rank2 by name
     assert fleet.analyze(folder, workers=2).to_dict() == whole(folder)
 
 
@@ -78,7 +78,7 @@ def test_a_rank_without_a_trace_is_named():
     report = fleet.analyze(DLRM)
     assert missing(report) == [f"ranks 2, 3, 4, 5, 6 and 7 have no trace in {DLRM}"]
     assert report.to_dict() == whole(DLRM)
-    assert missing(fleet.analyze(DLRM / "rank0.json.gz")) == []  # nobody asked for the others
+    assert missing(fleet.analyze(DLRM / "rank0.json.gz")) == []  # the user did not ask for the others
 
 
 def test_a_damaged_trace_is_named_and_the_others_are_analysed(tmp_path, capfd):
@@ -118,7 +118,7 @@ def test_one_rank_is_a_report_of_its_own(tmp_path):
 
 @pytest.fixture
 def stuck(tmp_path, monkeypatch):
-    """Workers stop at rank 1 while the file exists that is returned; each makes a file beside it, which ends in its pid."""
+    """While the returned file exists, workers stop at rank 1. Each makes a file beside it that ends in its process ID."""
     gate = tmp_path / "stuck"
     (tmp_path / "sitecustomize.py").write_text(textwrap.dedent(f"""
         import os, sys, time
@@ -138,7 +138,7 @@ def stuck(tmp_path, monkeypatch):
 
 
 def stuck_workers(gate):
-    """Their pids, as soon as there is one that lives."""
+    """Returns the stopped workers' process IDs as soon as one of them lives."""
     deadline = time.monotonic() + 60
     while time.monotonic() < deadline:
         pids = [int(path.suffix[1:]) for path in gate.parent.glob("stuck.*")]
@@ -150,7 +150,7 @@ def stuck_workers(gate):
 
 @pytest.fixture
 def killer(stuck):
-    """Kills two workers in the middle of rank 1, one after the other, and lets the next one pass."""
+    """Kills two workers during rank 1, one after the other, and lets the next one continue."""
     killed = []
 
     def kill():
@@ -234,7 +234,7 @@ def test_storage_in_memory_is_listed_and_fetched(job):
     found = storage.traces("memory://bucket/job", "", -1, {})
     assert found.paths == ["memory://bucket/job/rank0.json.gz", "memory://bucket/job/rank1.json.gz"]
     assert len(found.passed_over) == 2 and all("memory://bucket/job/" in note for note in found.passed_over), found.passed_over
-    answer = worker.digest(Task(found.paths[1]))  # in this process: no other one has its memory
+    answer = worker.digest(Task(found.paths[1]))  # in this process: no other one shares its memory
     assert answer.digest and answer.error == ""
     gone = worker.digest(Task("memory://bucket/job/rank9.json.gz"))
     assert gone.error.startswith("cannot read memory://bucket/job/rank9.json.gz: ")
@@ -294,7 +294,7 @@ def test_ray_gives_the_same_report_and_retries_a_killed_worker(tmp_path):
         "import json, os, sys\nfrom stepscope import fleet\nfrom stepscope.fleet import worker\n"
         "import ray\nray.init(num_cpus=2, include_dashboard=False)\n"
         "digest, once = worker.digest, sys.argv[2]\n"
-        "def dies_once(task):\n"  # in the worker, as a machine that is taken away
+        "def dies_once(task):\n"  # in the worker, like a machine that is taken away
         "    if 'rank2' in task.path and not os.path.exists(once):\n"
         "        open(once, 'w').close()\n"
         "        os.kill(os.getpid(), 9)\n"

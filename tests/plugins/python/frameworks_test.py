@@ -1,4 +1,4 @@
-"""The callbacks for Lightning, Hugging Face's Trainer and Accelerate, with the real packages on a CPU."""
+"""Tests the callbacks for Lightning, Hugging Face's Trainer and Accelerate with the real packages on a CPU."""
 
 import pytest
 
@@ -15,7 +15,7 @@ def test_a_callback_records_whole_steps(program, tmp_path):
     assert done.stdout.endswith("done 20\n")
     report = stepscope.analyze(tmp_path)
     assert programs.numbers(report) == [10, 11, 12, 13]
-    assert programs.calls(report, "aten::addmm") == 2  # two batches in a step
+    assert programs.calls(report, "aten::addmm") == 2  # two batches per step
 
 
 @programs.needs("accelerate")

@@ -1,4 +1,4 @@
-"""One report of all ranks, made by rank 0 from inside a job of real processes."""
+"""Tests the report on all ranks that rank 0 makes inside a job of real processes."""
 
 import json
 import os
@@ -25,7 +25,7 @@ def torchrun(ranks, *words):
 
 
 def own_processes(*words):
-    """Two ranks without torchrun, which would end the other one when one dies."""
+    """Starts two ranks without torchrun, which would end the other rank when one dies."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = str(free.getsockname()[1])
@@ -86,7 +86,7 @@ def test_a_rank_that_is_killed_in_mid_window_is_named(tmp_path):
     (status, printed, errors), (killed, _, _) = own_processes(tmp_path / "out", "--die", "4", "--rank-timeout", "5")
     assert killed == -9
     assert status == 1
-    assert "RuntimeError" in errors.rstrip().splitlines()[-1], errors  # gloo's, as without stepscope
+    assert "RuntimeError" in errors.rstrip().splitlines()[-1], errors  # gloo's error, as without stepscope
     assert re.search(r"missing: rank 1 (sent nothing within 5 s|ended before its window was analysed)", printed), printed
     assert len(re.findall("^stepscope  job", printed, re.M)) == 1
     assert os.listdir(cycle_of(tmp_path / "out") / "digest") == ["rank0.pb"]

@@ -1,4 +1,4 @@
-"""`stepscope mcp` as an agent uses it: the official client, over stdio, in a process of its own."""
+"""Uses `stepscope mcp` as an agent does: with the official client over stdio, in a separate process."""
 
 import asyncio
 import importlib.util
@@ -20,8 +20,8 @@ needs_mcp = pytest.mark.skipif(importlib.util.find_spec("mcp") is None, reason="
 
 
 def session(roots, calls):
-    """Starts the server for `roots`, makes `calls` ((tool, arguments), ...): the tools, and of each call whether it
-    failed and its text."""
+    """Starts the server for `roots` and makes `calls` ((tool, arguments), ...). Returns the tools and, for each call, whether
+    it failed and its text."""
     from mcp import ClientSession, StdioServerParameters, stdio_client
 
     async def talk():

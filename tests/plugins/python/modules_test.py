@@ -1,4 +1,4 @@
-"""`with_modules`: which modules ran, without hooks of torch.nn and without another compilation."""
+"""Tests `with_modules`: it finds which modules ran, without hooks of torch.nn and without recompilation."""
 
 import json
 
@@ -62,7 +62,7 @@ print(len(rows), rows["blocks.31.fc"].calls_per_step)
 
 
 def test_calls_of_modules_stay_on_the_fast_path(run_program):
-    """_call_impl goes on to forward() at once; its slow path makes a function `inner`."""
+    """On the fast path, _call_impl calls forward() directly; its slow path makes a function `inner`."""
     done = run_program(NET + """
 calls = {"_call_impl": 0, "inner": 0}
 def count(frame, event, argument):
@@ -80,7 +80,7 @@ print(calls)
 
 
 def test_a_compiled_model_is_not_compiled_again(run_program, tmp_path):
-    """Graphs, frames and recompilations with modules are those without; graph breaks let Python run inside a compiled step."""
+    """Graphs, frames and recompilations are the same as without modules. Graph breaks let Python run inside a compiled step."""
     done = run_program(NET + """
 import torch._dynamo.utils as utils
 class Breaking(Block):

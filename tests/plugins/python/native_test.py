@@ -1,4 +1,4 @@
-"""The core through ctypes, where there is no torch."""
+"""Tests the core through ctypes, without torch."""
 
 import json
 import os
@@ -77,7 +77,7 @@ def test_no_library_knows_python():
         assert " Py" not in symbols and " _Py" not in symbols, library
 
 
-# Most of the time that `import stepscope` would take, together: programs that may never record import it, too.
+# These modules together would take most of the import time of stepscope. Programs that never record also import it.
 SLOW_TO_IMPORT = {"concurrent.futures", "ctypes", "dataclasses", "gzip", "importlib.metadata", "inspect", "json", "logging", "pathlib",
                   "re", "shutil", "socket", "sqlite3", "subprocess", "tempfile", "torch", "traceback", "typing"}
 
@@ -86,7 +86,7 @@ def test_importing_loads_neither_the_core_nor_what_is_slow_to_import():
     program = ("import sys, stepscope\n"
                "print('stepscope_core' in open('/proc/self/maps').read(), *sys.modules)")
     environment = {**os.environ, "PYTHONPATH": os.path.dirname(os.path.dirname(stepscope.__file__))}
-    # -S: what an environment imports at its start is not ours.
+    # -S, because modules that an environment imports at its start do not count.
     done = subprocess.run([sys.executable, "-S", "-c", program], capture_output=True, text=True, check=True, env=environment)
     core, *modules = done.stdout.split()
     assert core == "False"

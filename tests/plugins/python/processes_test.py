@@ -1,4 +1,4 @@
-"""Processes that a recorded program starts while a window is open."""
+"""Tests processes that a recorded program starts while a window is open."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""`profile` around plain loops, on the torch of STEPSCOPE_PYTHON."""
+"""Tests `profile` around plain loops, on the torch of STEPSCOPE_PYTHON."""
 
 import json
 import pathlib
@@ -52,7 +52,7 @@ assert "aten::addmm" in prof.key_averages(group_by_input_shape=True).table(sort_
 
 
 def test_habits_of_torch_profiler(run_program):
-    """No schedule; on_trace_ready; a schedule of torch's own; a block without a step."""
+    """Tests torch.profiler's usage: no schedule, on_trace_ready, torch's own schedule, and a block without a step."""
     done = run_program(LOOP + """
 from torch.profiler import ProfilerActivity, schedule as torch_schedule
 seen = []
@@ -207,7 +207,7 @@ print("file", len(prof._texts), os.path.exists("now"), len(heard))
 """)
     assert re.search(r"^every 2$", done.stdout, re.M)
     assert re.search(r"^signal 2 2$", done.stdout, re.M)
-    assert "steps [[19, 20, 21], [39, 40, 41]]" in done.stdout  # asked for in steps 15 and 35, and three warm up
+    assert "steps [[19, 20, 21], [39, 40, 41]]" in done.stdout  # requested in steps 15 and 35; three steps warm up
     assert re.search(r"^file 1 False 3$", done.stdout, re.M)
 
 
@@ -258,7 +258,7 @@ with profile(schedule=schedule(wait=0, warmup=1, active=1), print_report=False) 
 
 
 def test_source_lines_are_the_programs_own(run_program, tmp_path):
-    """Two calls of one operator on two lines are two lines."""
+    """Two calls of one operator on two lines have two lines."""
     done = run_program("""
 import torch
 from stepscope import profile, schedule
@@ -316,7 +316,7 @@ print(prof.step_num)
     assert done.stderr == ""
     events = json.loads((tmp_path / "trace.json").read_text())["traceEvents"]
     first, second = sorted((each["ts"], each["dur"]) for each in events if each["name"].startswith("ProfilerStep#"))
-    assert second[0] - sum(first) >= 50_000  # the time between them is part of neither
+    assert second[0] - sum(first) >= 50_000  # the time between the steps belongs to neither
 
 
 @pytest.mark.parametrize("rank, world_size", [("3", "2"), ("x", "2"), ("1", "")])
@@ -357,7 +357,7 @@ print("reports", len(prof._texts))
 
 
 def test_compiled_steps_are_not_compiled_again(run_program):
-    """The number of compilations with a profile is that without."""
+    """The number of compilations is the same with and without a profile."""
     done = run_program(LOOP + """
 import torch._dynamo.utils as utils
 batch = data[:32]

@@ -1,4 +1,4 @@
-"""The pytest fixture, in a pytest of its own."""
+"""Tests the pytest fixture in a separate pytest."""
 
 import training_programs as programs
 

@@ -1,4 +1,4 @@
-"""Reports, comparisons and predictions as Python objects."""
+"""Tests reports, comparisons and predictions as Python objects."""
 
 import dataclasses
 import json
@@ -94,7 +94,7 @@ def test_html_shows_names_as_text():
     assert "\\<script\\>" in parsed.to_markdown()
 
 
-def test_ranks_are_one_report():  # of whose traces two are in the test data
+def test_ranks_are_one_report():  # the test data has two of its traces
     report_of_ranks = stepscope.analyze(TRACES / "dlrm_v100_8ranks")
     assert report_of_ranks.ranks is not None
     assert sorted(row.rank for row in report_of_ranks.ranks.rows) == [0, 1]
@@ -163,7 +163,7 @@ def test_what_if_predicts_or_says_why_not():
         stepscope.what_if(RESNET)
 
 
-# The dataclass of each table in docs/json.md, by the text before the table.
+# The dataclass for each table in docs/json.md, by the text before the table.
 TABLES = {
     "## analyze": report.Report, "### run": report.Run, "### steps": report.Steps, "### replay": report.Replay,
     "### findings": report.Finding, "### plan": report.Plan, "### coverage": report.Coverage, "### top_ops": report.TopOp,
@@ -177,7 +177,7 @@ TABLES = {
 
 
 def documented_keys():
-    """Heading -> the keys of the table below it."""
+    """Returns heading -> keys of the table below it."""
     keys, heading = {}, ""
     for line in (ROOT / "docs/json.md").read_text().splitlines():
         if line == "## top":

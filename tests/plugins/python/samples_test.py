@@ -1,4 +1,4 @@
-"""samples/resnet/train.py with every rung of the case study, and the notebook."""
+"""Tests samples/resnet/train.py with every rung of the case study, and the notebook."""
 
 import json
 import re
@@ -12,7 +12,7 @@ ROOT = programs.ROOT
 
 
 def train(folder, *flags):
-    """What it wrote to --json, and what it printed."""
+    """Returns what it wrote to --json and what it printed."""
     done = programs.run([ROOT / "samples/resnet/train.py", "--device", "cpu", "--side", "32", "--batch", "4",
                          "--json", "times.json", *flags], cwd=folder)
     assert done.returncode == 0, done.stderr
@@ -27,7 +27,7 @@ def test_train_goes_up_the_rungs(flags, tmp_path):
     assert len(times["step_ms"]) == 5
     assert times["samples_per_s"] == pytest.approx(4000 / times["median_ms"])
     losses = [float(loss) for loss in re.findall(r"^step \d+  loss (\S+)$", out, re.MULTILINE)]
-    assert 1.5 < losses[0] < 4  # ln 10 = 2.3 for ten classes; later ones of four pictures vary with the processor
+    assert 1.5 < losses[0] < 4  # ln 10 = 2.3 for ten classes; later losses of four images depend on the processor
     assert len(set(losses)) == 5
     assert times["loss"] == pytest.approx(losses[-1], abs=1e-4)
     assert "samples/s" in out
@@ -55,7 +55,7 @@ print(tuple(picture.shape), picture.dtype, 0 <= label < 10)
 @programs.needs("torch")
 def test_the_network_is_resnet18():
     done = programs.run(["-c", CHECKS, ROOT / "samples/resnet"])
-    assert done.stdout == "11689512\n(3, 224, 224) torch.uint8 tensor(True)\n", done.stderr  # torchvision's
+    assert done.stdout == "11689512\n(3, 224, 224) torch.uint8 tensor(True)\n", done.stderr  # as in torchvision
 
 
 NOTEBOOK = """

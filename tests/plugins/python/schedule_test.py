@@ -1,4 +1,4 @@
-"""Schedules, and those of others fitted by probing."""
+"""Tests schedules, and fitting other packages' schedules by probing."""
 
 import enum
 
@@ -21,7 +21,7 @@ LETTERS = {"N": ProfilerAction.NONE, "W": ProfilerAction.WARMUP, "R": ProfilerAc
 
 
 def foreign(told):
-    """torch.profiler.schedule's answers, as a function that shows no numbers."""
+    """Returns a function with torch.profiler.schedule's answers that does not reveal its numbers."""
     return lambda step: LETTERS[told.phase(step)]
 
 

@@ -1,4 +1,4 @@
-"""Which shim is loaded for which torch, and what happens where there is none."""
+"""Tests which shim is loaded for which torch, and what happens without a shim."""
 
 import shutil
 
@@ -99,7 +99,7 @@ def test_a_shim_is_built_once_into_the_cache_and_used(run_program, tmp_path, wit
     again = run_program(WINDOW, **where)
     assert "building" not in again.stderr
     assert all(report["run"]["producer"].startswith("stepscope ") for report in reports(tmp_path / "runs"))
-    # One that is damaged is not the one that is wanted, and is built again; here that is forbidden.
+    # A damaged shim does not match and would be built again, which is forbidden here.
     built.write_bytes(built.read_bytes().replace(b"STEPSCOPE-SHIM", b"STEPSCOPE-XXXX"))
     refused = run_program(WINDOW, STEPSCOPE_BUILD_SHIM="0", **where)
     assert "there is no recorder" in refused.stderr

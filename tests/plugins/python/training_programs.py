@@ -1,4 +1,4 @@
-"""Runs the programs of programs/ on the Python that has torch: STEPSCOPE_PYTHON, else this one."""
+"""Runs the programs in programs/ on the Python with torch: STEPSCOPE_PYTHON, else this Python."""
 
 import functools
 import os
@@ -15,8 +15,8 @@ PYTHON = os.environ.get("STEPSCOPE_PYTHON") or sys.executable
 
 
 def environment(**more):
-    """For a process that uses the package of the source tree; one thread per operator, as tests run side by side. Torch
-    warns where NumPy is missing."""
+    """Returns the environment for a process that uses this tree's package. One thread per operator, because tests run in
+    parallel. Hides torch's warning about a missing NumPy."""
     return {**os.environ, "PYTHONPATH": str(PACKAGE), "OMP_NUM_THREADS": "1", "PYTHONWARNINGS": "ignore::UserWarning", **more}
 
 
@@ -27,7 +27,7 @@ def run(words, cwd=HERE / "programs", **more):
 
 
 def without_progress(said):
-    """A slow machine says that it is still writing where a fast one has long finished."""
+    """Removes the lines about writing, which a slow machine prints where a fast one has already finished."""
     return "".join(line for line in said.splitlines(keepends=True) if "writing the recorded window (" not in line)
 
 
@@ -38,7 +38,7 @@ def has(package):
 
 
 def needs(*packages):
-    """Skips a test where the Python that trains lacks one of them."""
+    """Skips a test if the Python that trains lacks one of the packages."""
     missing = [package for package in packages if not has(package)]
     return pytest.mark.skipif(bool(missing), reason=f"{PYTHON} has no {', '.join(missing)}")
 

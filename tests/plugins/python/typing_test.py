@@ -1,4 +1,4 @@
-"""mypy's strict mode over the package, as pyproject.toml sets it."""
+"""Runs mypy's strict mode on the package, with the settings in pyproject.toml."""
 
 import importlib.util
 import subprocess

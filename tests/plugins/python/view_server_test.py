@@ -1,4 +1,4 @@
-"""`stepscope view`: its words, and what its server gives to whom. tests/e2e/view_test.py opens Perfetto itself."""
+"""Tests the arguments of `stepscope view`, and what its server serves to whom. tests/e2e/view_test.py opens Perfetto itself."""
 
 import http.client
 import threading
@@ -11,7 +11,7 @@ from stepscope._native import StepscopeError
 
 @pytest.fixture
 def served(tmp_path):
-    """A server of a folder that stands in for Perfetto's UI, and of a trace beside it."""
+    """A server for a folder that replaces Perfetto's UI, and for a trace."""
     (tmp_path / "ui").mkdir()
     (tmp_path / "ui/index.html").write_text("<title>UI</title>")
     (tmp_path / "trace.json").write_text('{"traceEvents": []}')

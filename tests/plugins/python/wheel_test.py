@@ -1,4 +1,4 @@
-"""What `pip install` installs brings what it needs, apart from the libraries that every Linux with Python has."""
+"""Tests that `pip install` installs everything it needs, except libraries that every Linux with Python has."""
 
 import json
 import re

@@ -1,5 +1,5 @@
-// SIGINT and SIGTERM while a window is recorded. Each case is a process of its
-// own, as a signal ends it.
+// Sends SIGINT and SIGTERM while a window is recorded. Each case runs in its
+// own process, because the signal ends it.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <stepscope/logdir.h>
@@ -33,7 +33,7 @@ ProfileParts WithoutCollectors(const ProfileOptions& options) {
   return parts;
 }
 
-// A process that ended.
+// How a process ended.
 struct Ended {
   int signal = 0;
   int status = -1;
@@ -41,14 +41,14 @@ struct Ended {
 
 class EndingSignalsTest : public testing::Test {
  protected:
-  // Runs `program` in a process of its own. It calls Ready() where the test may
-  // send a signal.
+  // Runs `program` in its own process. The program calls Ready() when the test
+  // may send a signal.
   void Start(const std::function<void()>& program) {
     ASSERT_EQ(pipe(ready_), 0);
     child_ = fork();
     ASSERT_GE(child_, 0);
     if (child_ != 0) return;
-    alarm(60);  // where a test fails, its process ends
+    alarm(60);  // ends the process if the test fails
     program();
     _exit(0);
   }
@@ -72,7 +72,7 @@ class EndingSignalsTest : public testing::Test {
             .signal_grace = grace};
   }
 
-  // Records three steps of many, then steps on until a signal ends it.
+  // Records three of many steps, and continues to step until a signal ends it.
   void RecordUntilASignal(milliseconds grace) {
     Profile profile(Options(grace, 1'000'000), &WithoutCollectors);
     for (int step = 0;; ++step) {
@@ -104,7 +104,7 @@ TEST_F(EndingSignalsTest, TheWindowIsKeptAndTheSignalEndsTheProgram) {
   }
 }
 
-// Finish() leaves the program time to show its report.
+// After Finish(), the program has time to show its report.
 TEST_F(EndingSignalsTest, WhereFinishDoesNotEndTheProgramTheDestructorDoes) {
   const auto parts = [](const ProfileOptions& options) {
     ProfileParts made = WithoutCollectors(options);
@@ -126,7 +126,7 @@ TEST_F(EndingSignalsTest, WhereFinishDoesNotEndTheProgramTheDestructorDoes) {
   EXPECT_EQ(Wait().signal, SIGTERM);
 }
 
-// A collective whose other ranks are gone, for one.
+// For example, it waits in a collective for ranks that are gone.
 TEST_F(EndingSignalsTest, AProgramThatEndsNoStepIsEndedAfterTheGrace) {
   Start([&] {
     Profile profile(Options(milliseconds(100), 10), &WithoutCollectors);
@@ -176,7 +176,7 @@ TEST_F(EndingSignalsTest, AnIgnoredSignalStaysIgnored) {
   EXPECT_EQ(Wait().status, 3);
 }
 
-// A worker of a loader: its profile is its parent's.
+// For example a loader worker: the profile belongs to its parent.
 TEST_F(EndingSignalsTest, AForkedChildEndsByItsSignalAtOnce) {
   Start([&] {
     Profile profile(Options(hours(1), 10), &WithoutCollectors);

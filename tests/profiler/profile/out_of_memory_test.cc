@@ -1,5 +1,5 @@
-// Memory runs out on stepscope's own thread: the run is not profiled, and goes
-// on.
+// Makes stepscope's own threads run out of memory: the run is not profiled and
+// continues.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <stepscope/profile_parts.h>
@@ -19,22 +19,22 @@
 
 namespace {
 
-// While it is true, the thread that set it gets no memory.
+// While this is true, the thread that set it gets no memory.
 thread_local bool t_no_memory = false;
 
-// If it is not negative: how often the thread that set it gets memory before it
-// runs out; and how often it has asked since.
+// Number of allocations that the thread that set it may make before memory runs
+// out (negative: no limit), and number of allocations since then.
 thread_local int64_t t_own_left = -1;
 thread_local int64_t t_own_taken = 0;
 
-// How often the threads that are not the test's have asked for memory, and how
-// often they get it before it runs out; negative: always.
+// True in the test's own thread. g_left: number of allocations that all other
+// threads may make before memory runs out; negative: no limit.
 thread_local bool t_is_tests = false;
 std::atomic<int64_t> g_left = -1;
 std::atomic<int64_t> g_taken = 0;
 
-// True if this allocation is to fail: one, and all right behind it, as a
-// handler of the failure has no memory either.
+// True if this allocation must fail. Together with one allocation, the next
+// ones fail as well, because a handler of the failure has no memory either.
 bool Fails() {
   constexpr int64_t kFailures = 3;
   if (t_no_memory) return true;
@@ -61,15 +61,15 @@ void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
 namespace stepscope::out_of_memory_test {
 namespace {
 
-// From here on the other threads of the process get memory `times` times, then
-// not, then again; always if it is negative.
+// From now on, the other threads may allocate `times` times, then allocations
+// fail, and then they succeed again; negative: no failure.
 void Ration(int64_t times) {
   t_is_tests = true;
   g_taken = 0;
   g_left = times;
 }
 
-// Analysis runs out of memory, and what that thread does next has none either.
+// Makes the analysis run out of memory, including what the thread does next.
 ProfileParts Parts(const ProfileOptions& options) {
   ProfileParts parts = ProfileOutputs(options);
   parts.collectors = [](const ProfileOptions&) {
@@ -102,7 +102,8 @@ ProfileParts WithoutAnalysis(const ProfileOptions& options) {
   return parts;
 }
 
-// Two windows, with an event of a thread that ends and one of this thread.
+// Records two windows, with an event of a thread that ends and one of this
+// thread.
 absl::Status RecordTwoWindows() {
   Profile profile(
       {.schedule = {.wait = 0, .warmup = 1, .active = 1, .repeat = 2},
@@ -116,7 +117,7 @@ absl::Status RecordTwoWindows() {
   return profile.Finish();
 }
 
-// One allocation after the other fails, and those right behind it.
+// Lets one allocation after the other fail, together with the next ones.
 TEST(OutOfMemoryTest, TheTrainingThreadGoesOnWhateverFails) {
   testing::internal::CaptureStderr();
   int64_t left = 0;
@@ -126,12 +127,13 @@ TEST(OutOfMemoryTest, TheTrainingThreadGoesOnWhateverFails) {
     try {
       (void)RecordTwoWindows();
     } catch (const std::bad_alloc&) {
-      // That was the test's own allocation: a thread, or the options.
+      // The failed allocation was the test's own: a thread, or the options.
     } catch (const std::system_error&) {
     }
     failed = t_own_taken > left;
     t_own_left = -1;
-    // What failed leaves nothing open that would keep another from recording.
+    // After the failure, nothing is left open that would prevent another
+    // recording.
     const absl::Status status = RecordTwoWindows();
     EXPECT_TRUE(status.ok()) << status << " after allocation " << left;
     if (!status.ok()) break;
@@ -140,7 +142,7 @@ TEST(OutOfMemoryTest, TheTrainingThreadGoesOnWhateverFails) {
   (void)testing::internal::GetCapturedStderr();
 }
 
-// Its queues of blocks allocate, too.
+// The queues of blocks of a file also allocate.
 TEST(OutOfMemoryTest, AFileIsWrittenByAThreadWithoutMemory) {
   const TempFolder folder;
   const std::string path = folder.At("file");

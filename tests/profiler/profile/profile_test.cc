@@ -36,7 +36,7 @@ using ::testing::IsEmpty;
 using ::testing::Not;
 using ::testing::SizeIs;
 
-// What a window gave, as a test may keep it after the Trace is gone.
+// The parts of a window that a test keeps after the Trace is gone.
 struct Seen {
   int64_t cycle = -1;
   std::vector<int64_t> steps;
@@ -46,7 +46,7 @@ struct Seen {
 
 class ProfileTest : public ::testing::Test {
  protected:
-  // Options with a fake collector, quick cycles and no printing.
+  // Returns options with a fake collector, short cycles and no printing.
   ProfileOptions Options() {
     ProfileOptions options;
     options.name = "test";
@@ -78,7 +78,7 @@ class ProfileTest : public ::testing::Test {
     }
   }
 
-  // The files below `folder`, relative to it.
+  // Returns the files in `folder` as relative paths.
   static std::set<std::string> Files(const fs::path& folder) {
     std::set<std::string> files;
     if (!fs::exists(folder)) return files;
@@ -128,7 +128,7 @@ TEST_F(ProfileTest, WithoutALogDirectoryItOnlyPrints) {
   });
   const std::string printed = testing::internal::GetCapturedStdout();
   EXPECT_THAT(printed, AllOf(HasSubstr("stepscope"), HasSubstr("test")));
-  EXPECT_THAT(printed, Not(HasSubstr("\x1b[")));  // no terminal
+  EXPECT_THAT(printed, Not(HasSubstr("\x1b[")));  // not a terminal
   EXPECT_EQ(said,
             "stepscope: \"test\": step 0 wait (timed, nothing recorded), 1 "
             "warm-up, 2-3 recorded; then off\n");
@@ -346,10 +346,10 @@ TEST_F(ProfileTest,
   EXPECT_THAT(seen_, SizeIs(1));
 }
 
-// Every file is larger than the limit, as on a disk that is full from the
-// start. Run in a child, since the limit holds for the whole process; a child
-// that is started anew, since the thread of the profile before may hold a lock
-// while it ends, and a forked child would wait for it forever.
+// Limits the file size so that every file is too large, as on a full disk. The
+// limit affects the whole process, so this runs in a child. The child is
+// started afresh, because in a forked child a lock held by an earlier profile's
+// thread would never be released.
 TEST_F(ProfileTest, AFullDiskIsOneMessageAndLeavesNothingBehind) {
   GTEST_FLAG_SET(death_test_style, "threadsafe");
   const auto run = [&] {
@@ -357,15 +357,15 @@ TEST_F(ProfileTest, AFullDiskIsOneMessageAndLeavesNothingBehind) {
     ProfileOptions options = Options();
     options.log_dir = log_dir_;
     Profile profile(std::move(options));
-    // The limit holds for stderr, too, which is a file in a death test. That
-    // files are written with the signal blocked is background_test's matter.
+    // In a death test, stderr is a file, so the limit affects it, too.
+    // background_test checks that files are written with the signal blocked.
     std::signal(SIGXFSZ, SIG_IGN);
     setrlimit(RLIMIT_FSIZE, &none);
     Run(profile, 4);
     const absl::Status status = profile.Finish();
     const rlimit all{RLIM_INFINITY, RLIM_INFINITY};
     setrlimit(RLIMIT_FSIZE, &all);
-    // What was said went to a file, which had its limit, too.
+    // The messages went to a file, which had its limit, too.
     std::fprintf(stderr, "%s\n", std::string(status.message()).c_str());
     _exit(absl::IsResourceExhausted(status) && Files(log_dir_).empty() ? 0 : 1);
   };
@@ -373,8 +373,8 @@ TEST_F(ProfileTest, AFullDiskIsOneMessageAndLeavesNothingBehind) {
               "6 of 6 files were not written");
 }
 
-// A real file system with room for some of the files: those are kept whole, the
-// rest are named. Run in a child with a mount namespace of its own.
+// A real file system with space for some of the files: these are complete, and
+// the other files are named. Runs in a child with its own mount namespace.
 TEST_F(ProfileTest, AFileSystemThatFillsUpKeepsWhatFitted) {
   GTEST_FLAG_SET(death_test_style, "threadsafe");
   constexpr int kNoNamespace = 77;
@@ -383,7 +383,7 @@ TEST_F(ProfileTest, AFileSystemThatFillsUpKeepsWhatFitted) {
     if (unshare(root ? CLONE_NEWNS : CLONE_NEWUSER | CLONE_NEWNS) != 0) {
       _exit(kNoNamespace);
     }
-    // Keeps the mount out of the parent's view.
+    // Hides the mount from the parent.
     mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr);
     fs::create_directories(log_dir_);
     if (mount("tmpfs", log_dir_.c_str(), "tmpfs", 0, "size=16k") != 0) {
@@ -520,7 +520,7 @@ TEST_F(ProfileTest, AChildForkedInTheWindowTouchesNothing) {
 }
 
 TEST_F(ProfileTest, OptionsAreWrittenInPlace) {
-  // The form of the README must go on compiling.
+  // The form used in the README must compile.
   Profile profile({.log_dir = log_dir_, .name = "resnet18"});
   EXPECT_TRUE(profile.status().ok()) << profile.status();
 }

@@ -1,4 +1,5 @@
-// The store of LibTorch's process group as a RankExchange, with a real server.
+// Tests the store of LibTorch's process group as a RankExchange, with a real
+// server.
 #include <gtest/gtest.h>
 #include <stepscope/store_exchange.h>
 
@@ -11,7 +12,7 @@ namespace {
 
 c10::intrusive_ptr<c10d::TCPStore> MakeServer() {
   c10d::TCPStoreOptions options;
-  options.port = 0;  // any that is free
+  options.port = 0;  // any free port
   options.isServer = true;
   options.waitWorkers = false;
   return c10::make_intrusive<c10d::TCPStore>("127.0.0.1", options);
@@ -35,7 +36,7 @@ TEST(StoreExchangeTest, ARankReadsWhatAnotherHasPut) {
   EXPECT_FALSE(nothing->has_value());
   const std::string bytes("a\0b\xff", 4);
   ASSERT_TRUE(rank_1->Put("window", bytes).ok());
-  // set() returns before the server has the value.
+  // set() returns before the server has received the value.
   auto found = rank_0->Get("window");
   for (int i = 0; i < 10'000 && found.ok() && !found->has_value(); ++i) {
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
@@ -45,7 +46,7 @@ TEST(StoreExchangeTest, ARankReadsWhatAnotherHasPut) {
   EXPECT_EQ(*found, bytes);
 }
 
-// Else Put() would wait until the program's wait times out, which throws.
+// Otherwise Put() would wait until the program's wait times out and throws.
 TEST(StoreExchangeTest, AWaitOfTheProgramDoesNotHoldItUp) {
   const auto server = MakeServer();
   const auto exchange = MakeStoreExchange(*server);

@@ -1,5 +1,5 @@
-// What a Profile says about all steps of a run, of which its window records a
-// few.
+// Tests what a Profile says about all steps of a run. Its window records only a
+// few of them.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <stepscope/analysis.h>
@@ -44,7 +44,7 @@ class WholeRunTest : public ::testing::Test {
     return options;
   }
 
-  // The first file below log_dir_ whose name ends with `end`.
+  // Returns the first file in log_dir_ whose name ends with `end`.
   std::string FileAt(const std::string& end) {
     for (const auto& entry : fs::recursive_directory_iterator(log_dir_)) {
       if (entry.path().string().ends_with(end)) {
@@ -66,9 +66,9 @@ class WholeRunTest : public ::testing::Test {
   WholeRun run_;
 };
 
-// As a program that saves every 60th step and validates every 100th, with the
-// default schedule, which records steps 6 to 8. Durations are not judged, only
-// periods and shares of what was measured around the sleeps.
+// A program that saves in every 60th step and validates in every 100th, with
+// the default schedule, which records steps 6 to 8. The test checks periods and
+// shares against times measured around the sleeps, but no absolute durations.
 TEST_F(WholeRunTest, StallsThatNoWindowSawAreNamed) {
   double saving = 0;
   double validating = 0;
@@ -106,8 +106,8 @@ TEST_F(WholeRunTest, StallsThatNoWindowSawAreNamed) {
   EXPECT_THAT(FileAt("report.txt"), HasSubstr("every 60th step"));
 }
 
-// No collectors but the session's own ranges. As a function, because Profile
-// takes a pointer to one.
+// Uses no collector, only the session's own ranges. It is a function because
+// Profile takes a function pointer.
 ProfileParts RangesOnly(const ProfileOptions& options) {
   ProfileParts parts = ProfileOutputs(options);
   parts.collectors = [](const ProfileOptions&) {
@@ -116,9 +116,9 @@ ProfileParts RangesOnly(const ProfileOptions& options) {
   return parts;
 }
 
-// The schedule's window is over when the second stall comes; the next one after
-// the rhythm is known is recorded by itself. As of a loop that was resumed, so
-// that numbers of steps are not their counts.
+// The schedule's window is over before the second stall. Once the rhythm is
+// known, the next stall is recorded. The loop is resumed, so that step numbers
+// differ from step counts.
 TEST_F(WholeRunTest, TheNextOfARecurringStallIsRecordedToKnowItsCause) {
   ProfileOptions options = Options();
   options.collectors.reset();
@@ -155,7 +155,7 @@ TEST_F(WholeRunTest, IsPrintedAtTheEndOfTheScope) {
   {
     Profile profile(std::move(options));
     Steps(profile,
-          4000);  // those during the analysis of the window are left out
+          4000);  // steps during the analysis are left out
   }
   testing::internal::GetCapturedStderr();
   EXPECT_THAT(testing::internal::GetCapturedStdout(),
@@ -219,7 +219,7 @@ TEST_F(WholeRunTest, ALoopThatIsProfiledFromItsMiddleOnKeepsItsNumbers) {
       AllOf(StartsWith("{\"step\": 1000, "), HasSubstr("\n{\"step\": 1049, ")));
 }
 
-// The background thread writes while the loop runs, so that a script can
+// The background thread writes lines while the loop runs, so that a script can
 // follow.
 TEST_F(WholeRunTest, LinesAreWrittenWhileTheLoopRuns) {
   ProfileOptions options = Options();

@@ -26,7 +26,7 @@ struct FakeOptions {
   size_t workers = 0;
 };
 
-// Counts to `count`, and like LibTorch's iterator fetches when it is compared.
+// Counts to `count`. Like LibTorch's iterator, it fetches when it is compared.
 class FakeLoader {
  public:
   explicit FakeLoader(int count, size_t workers = 0) : count_(count) {

@@ -1,4 +1,4 @@
-// Batches over LibTorch's own DataLoader, and the whole scope around ops.
+// Tests Batches on LibTorch's own DataLoader, and the default collectors.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <stepscope/batches.h>
@@ -94,8 +94,7 @@ TEST(LibTorchLoaderThreadsTest, AreFoundAndTheirWorkIsCounted) {
 TEST(DefaultCollectorsTest, AllStartInABuildWithLibTorch) {
   const auto session = OpenWindow();
   const Trace trace = session->Step()->Build({});
-  // A machine without a GPU has nothing for the CUPTI collector; that is a
-  // note.
+  // Without a GPU, the CUPTI collector finds nothing, which is a note.
   for (const Loss& loss : trace.losses()) {
     EXPECT_EQ(loss.name, "cupti-unavailable") << loss.detail;
     EXPECT_EQ(loss.severity, Severity::kNote) << loss.detail;

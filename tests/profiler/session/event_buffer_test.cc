@@ -15,7 +15,7 @@
 namespace stepscope::event_buffer_test {
 namespace {
 
-// Operators as a collector records them, without LibTorch.
+// Records operators as a collector does, without LibTorch.
 bool StartOp(const void* key, const char* name) {
   WriteScope scope;
   if (!scope) return false;
@@ -78,7 +78,8 @@ TEST(EventBufferTest, RecordsNothingWhileNoWindowIsOpen) {
   EXPECT_FALSE(IsRecording());
 }
 
-// As one does that lost its core to others, or that a debugger stopped.
+// For example, a thread that lost its core to other threads, or that a debugger
+// stopped.
 TEST(EventBufferTest, AThreadThatStaysInsideAWriteIsNotWaitedForForEver) {
   RecordedWindow window;
   CloseRange(OpenRange(RangeKind::kUser, "of this thread"));
@@ -106,7 +107,7 @@ TEST(EventBufferTest, AThreadThatStaysInsideAWriteIsNotWaitedForForEver) {
   EXPECT_EQ(loss->count, 1);
   EXPECT_EQ(loss->severity, Severity::kError);
 
-  // The next window has all of it again.
+  // The next window records this thread again.
   leave.set_value();
   left.get_future().wait();
   RecordedWindow next;
@@ -125,7 +126,7 @@ TEST(EventBufferTest, RefusesASecondWindowAndSaysWhy) {
   EXPECT_NE(std::string(second.status().message()).find("already open"),
             std::string::npos);
   window.Close();
-  EXPECT_TRUE(EventBuffers::Open({}).ok());  // closes in its destructor
+  EXPECT_TRUE(EventBuffers::Open({}).ok());  // its destructor closes it
   EXPECT_FALSE(IsRecording());
 }
 
@@ -160,7 +161,7 @@ TEST(EventBufferTest, EndsAnOpenOperatorWhenTheWindowCloses) {
   StartOp(&key, "long");
   const auto recording = window.Close();
   const int64_t closed = NowNs();
-  EndOp(&key);  // too late, harmless
+  EndOp(&key);  // too late, but harmless
   const Trace trace = window.Build(*recording);
   ASSERT_EQ(trace.ops().size(), 1u);
   EXPECT_GT(trace.ops()[0].end_ns, trace.ops()[0].begin_ns);
@@ -187,7 +188,7 @@ TEST(EventBufferTest, DoesNotFillARangeOfAWindowThatClosed) {
   first.Close();
   RecordedWindow second;
   OpenRange(RangeKind::kUser, "second");
-  CloseRange(token);  // its chunk is unmapped: must not be touched
+  CloseRange(token);  // must not touch the unmapped chunk
   EXPECT_EQ(second.CloseAndBuild().ranges().size(), 1u);
 }
 
@@ -216,7 +217,7 @@ TEST(EventBufferTest, CutsAnAsyncOperatorWhereTheNextOneWouldCrossIt) {
   usleep(1000);
   std::thread([&] { EndOp(&async); }).join();
   usleep(1000);
-  EndOp(&next);  // both the innermost and, by its key, the only one that fits
+  EndOp(&next);  // matches as the innermost and by its key
   const Trace trace = window.CloseAndBuild();
   ASSERT_EQ(trace.ops().size(), 2u);
   EXPECT_EQ(OpNamed(trace, "async").end_ns, OpNamed(trace, "next").begin_ns);
@@ -256,7 +257,7 @@ TEST(EventBufferTest, DropsTheNewestEventsWhenFullAndCountsThem) {
   const auto kept = static_cast<int64_t>(trace.ranges().size());
   EXPECT_GT(kept, 500);
   EXPECT_LT(kept, 2048);
-  for (int64_t i = 0; i < kept; ++i) {  // the oldest are there, in order
+  for (int64_t i = 0; i < kept; ++i) {  // the oldest events are kept in order
     ASSERT_EQ(trace.name(trace.ranges()[i].name), std::to_string(i));
   }
   const Loss* loss = FindLoss(trace, "buffer-full");
@@ -299,7 +300,7 @@ TEST(EventBufferTest, RecordsAgainAfterAFullWindow) {
 
 TEST(EventBufferTest, CutsALongNameBetweenCharactersAndCountsIt) {
   std::string name(kMaxNameBytes - 1, 'a');
-  name += "\xc3\xa9 and more";  // the first character that does not fit
+  name += "\xc3\xa9 and more";  // é is the first character that does not fit
   RecordedWindow window;
   CloseRange(OpenRange(RangeKind::kUser, name));
   CloseRange(OpenRange(RangeKind::kUser, std::string(kMaxNameBytes, 'b')));

@@ -11,12 +11,12 @@
 namespace stepscope::fork_test {
 namespace {
 
-// Runs `child` in a forked process; its return value is the exit code.
+// Runs `child` in a forked process and returns its exit code.
 template <typename Child>
 int ExitCodeOf(Child&& child) {
   const pid_t pid = fork();
   if (pid == 0) {
-    alarm(20);  // a deadlock ends here
+    alarm(20);  // ends a deadlock
     _exit(child());
   }
   int status = 0;
@@ -31,7 +31,7 @@ TEST(EventBufferForkTest, TheChildRecordsNothingAndTheParentGoesOn) {
     if (IsRecording()) return 1;
     if (OpenRange(RangeKind::kUser, "child").slot != nullptr) return 2;
     CloseRange(outer);
-    const auto recording = window.Close();  // as ~Profile would in the child
+    const auto recording = window.Close();  // as ~Profile would do in the child
     TraceBuilder builder;
     const ClockReading now = ReadClock();
     recording->AddTo(builder, ClockMap(now, now));

@@ -12,8 +12,8 @@
 namespace stepscope::hammer_test {
 namespace {
 
-// Eight threads record nested ranges and operators without pause while windows
-// open and close around them; no window may hold part of an event.
+// Eight threads record nested ranges and operators without a pause while
+// windows open and close. No window may contain a part of an event.
 TEST(EventBufferHammerTest, WindowsOpenAndCloseUnderEightWriters) {
   constexpr int kThreads = 8;
   constexpr int kWindows = 100;
@@ -51,7 +51,7 @@ TEST(EventBufferHammerTest, WindowsOpenAndCloseUnderEightWriters) {
   }
   size_t events = 0;
   for (int i = 0; i < kWindows; ++i) {
-    RecordedWindow window(int64_t{1} << 20);  // two chunks a thread
+    RecordedWindow window(int64_t{1} << 20);  // two chunks per thread
     std::this_thread::yield();
     const Trace trace = window.CloseAndBuild();
     events += trace.ranges().size() + trace.ops().size();

@@ -9,7 +9,7 @@
 namespace stepscope::range_decode_test {
 namespace {
 
-// One tick is one nanosecond, tick 0 is the epoch.
+// One tick is one nanosecond, and tick 0 is the epoch.
 ClockMap PlainClock() {
   return ClockMap({}, {.ticks = 1000, .monotonic_ns = 1000, .epoch_ns = 1000});
 }
@@ -39,7 +39,7 @@ TEST(RangeDecodeTest, ReadsItsOwnAmongRecordsOfAnySource) {
   std::vector<Slot> slots;
   PutRange(slots, 100, 200, "layer1", "Conv2d",
            static_cast<uint32_t>(RangeKind::kModule));
-  // Another source's: the session knows how long it is, and no more.
+  // A record of another source, of which the session knows only the length.
   const SlotTag other = MakeSlotTag(3, 7, RecordLength::kTwoSlots);
   slots.push_back({{1, 2, 3, PackTail(other, -1)}});
   slots.push_back({{100, 200, 0, PackTail(kRangeSlot, 0)}});

@@ -1,5 +1,5 @@
-// What a test recorded: closes a window and builds its Trace, with operators
-// as the torch collector writes them.
+// Closes a window and builds its Trace, with operators as the torch collector
+// writes them.
 #pragma once
 
 #include <gtest/gtest.h>

@@ -10,7 +10,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-// The slow, plain model: the whole loop written out, step by step.
+// A slow, simple model: writes out the whole loop step by step.
 std::vector<SchedulePlace> WriteOut(const Schedule& schedule, int64_t steps) {
   std::vector<SchedulePlace> places;
   int64_t waited = 0;

@@ -22,7 +22,7 @@ using ::testing::SizeIs;
 
 class SessionTest : public ::testing::Test {
  protected:
-  // Adds a collector; its log can be read while and after the session lives.
+  // Adds a collector. Its log can be read during and after the session.
   std::shared_ptr<FakeCollector::Log> Watch(
       FakeCollector::Behaviour behaviour) {
     auto log = std::make_shared<FakeCollector::Log>();
@@ -42,8 +42,8 @@ class SessionTest : public ::testing::Test {
     return session.ok() ? *std::move(session) : nullptr;
   }
 
-  // Drives `steps` steps, each longer than the difference between the clocks of
-  // two cores; gives the windows that closed.
+  // Runs `steps` steps, each longer than the difference between the clocks of
+  // two cores. Returns the windows that closed.
   static std::vector<std::unique_ptr<ClosedWindow>> Run(Session& session,
                                                         int steps) {
     std::vector<std::unique_ptr<ClosedWindow>> windows;
@@ -74,7 +74,8 @@ TEST_F(SessionTest, CallsACollectorFromWarmUpToTheWindowsEnd) {
   EXPECT_THAT(errors_, IsEmpty());
 }
 
-// At its creation, and as each step ends, until its first window opens.
+// The session arms a collector when it is created and at the end of each step,
+// until its first window opens.
 TEST_F(SessionTest, ArmsCollectorsUntilTheFirstWindow) {
   const auto log = Watch({});
   const auto session = Make({.wait = 2, .warmup = 1, .active = 1, .repeat = 2});
@@ -142,7 +143,7 @@ TEST_F(SessionTest, DestroysItsCollectorsWithTheLastCycle) {
   const auto log = Watch({});
   const auto session = Make({.wait = 1, .warmup = 0, .active = 1, .repeat = 2});
   EXPECT_THAT(Run(*session, 3), SizeIs(1));
-  EXPECT_EQ(log.use_count(), 2);  // there is another cycle
+  EXPECT_EQ(log.use_count(), 2);  // another cycle follows
   EXPECT_THAT(Run(*session, 1), SizeIs(1));
   EXPECT_EQ(log.use_count(), 1);
 }
@@ -252,8 +253,8 @@ TEST_F(SessionTest, EndKeepsTheStepsSoFar) {
   EXPECT_GE(trace.run().window_end_ns, trace.steps()[1].end_ns);
 }
 
-// Six calls a step would otherwise become twelve in the report of a loop that
-// is left in its second recorded step.
+// Otherwise, in a loop that ends during its second recorded step, six calls per
+// step would become twelve in the report.
 TEST_F(SessionTest, AnUnfinishedStepIsNotCountedToTheOthers) {
   const auto session = Make({.wait = 0, .warmup = 1, .active = 3});
   for (int step = 0; step < 3; ++step) {
@@ -365,7 +366,7 @@ TEST_F(SessionTest, AFailedStopLosesThatSourceOnly) {
   const Trace trace = windows[0]->Build({});
   ASSERT_THAT(trace.losses(), SizeIs(1));
   EXPECT_EQ(trace.losses()[0].name, "broken-stop-failed");
-  EXPECT_TRUE(trace.watched(Kind::kOp));  // from the other one
+  EXPECT_TRUE(trace.watched(Kind::kOp));  // by the other collector
   EXPECT_THAT(errors_, SizeIs(1));
 }
 
@@ -442,7 +443,7 @@ TEST_F(SessionTest, AStepFromAnotherThreadInsideTheWindowIsAnError) {
   EXPECT_EQ(trace.threads()[trace.run().training_thread].tid, gettid());
   ASSERT_THAT(trace.losses(), SizeIs(1));
   EXPECT_EQ(trace.losses()[0].name, "step-threads");
-  EXPECT_EQ(trace.losses()[0].count, 2);  // there and back
+  EXPECT_EQ(trace.losses()[0].count, 2);  // there and back again
   EXPECT_EQ(trace.losses()[0].severity, Severity::kError);
 }
 
@@ -501,7 +502,7 @@ TEST_F(SessionTest, AForkedChildIsLeftAloneAndTheParentGoesOn) {
                  session->End() == nullptr;
     session.reset();
     quiet = quiet && log->calls.size() == calls;
-    // The child may profile on its own account.
+    // The child may profile independently.
     quiet = quiet && Session::Make({.name = "child"}).ok();
     _exit(quiet ? 0 : 1);
   }

@@ -30,7 +30,7 @@ class StepTimerTest : public ::testing::Test {
     timer_->Add(now_, off);
   }
 
-  // The rate of the clock is known only after some time has passed.
+  // The rate of the clock is known only after some time.
   RunTimes Times() {
     usleep(20'000);
     return timer_->Times();
@@ -44,7 +44,7 @@ class StepTimerTest : public ::testing::Test {
 double Ms(int64_t ns) { return static_cast<double>(ns) * 1e-6; }
 
 TEST_F(StepTimerTest, KeepsTheDistributionAndTheSlowSteps) {
-  Add(500);  // step 0 also holds what came before the loop
+  Add(500);  // step 0 includes the time before the loop
   for (int i = 1; i < 200; ++i) Add(i == 150 ? 31 : i % 2 == 0 ? 10 : 10.4);
   const RunTimes times = Times();
   EXPECT_EQ(times.steps, 200);
@@ -64,7 +64,7 @@ TEST_F(StepTimerTest, KeepsTheDistributionAndTheSlowSteps) {
 TEST_F(StepTimerTest, CountsFromTheNumberOfTheFirstStep) {
   timer_ = std::make_unique<StepTimer>(1000);
   now_ = NowTicks();
-  Add(500);  // it also holds what came before
+  Add(500);  // includes the time before the loop
   for (int i = 1; i < 100; ++i) {
     Add(i == 50 ? 30 : 10, /*off=*/i < 60 || i >= 70);
   }
@@ -120,11 +120,11 @@ TEST_F(StepTimerTest, OfTooManySlowStepsTheLeastSlowAreForgotten) {
   EXPECT_TRUE(std::ranges::is_sorted(times.slow, {}, &SlowStep::number));
 }
 
-// Steps that become longer are usual where they are.
+// If steps become longer, the new length is usual from then on.
 TEST_F(StepTimerTest, TheUsualStepMayChangeWithTime) {
   for (int i = 0; i < 6000; ++i) Add(i < 3000 ? 1 : 4);
   const RunTimes times = Times();
-  // Near the change the median is one of the two.
+  // Near the change, the median is one of the two lengths.
   EXPECT_LE(times.slow.size(), StepTimer::kBlock / 8);
 }
 

@@ -25,7 +25,7 @@ TEST(ClockTest, TurnsBothWays) {
       {.ticks = 3001000, .monotonic_ns = 1000050, .epoch_ns = 8000000});
   EXPECT_EQ(map.ToNs(1000), 7000000);
   EXPECT_EQ(map.ToNs(4000), 7001000);
-  EXPECT_EQ(map.ToNs(0), 7000000 - 333);  // before the window, too
+  EXPECT_EQ(map.ToNs(0), 7000000 - 333);  // also before the window
   EXPECT_EQ(map.ToTicks(7001000), 4000u);
   EXPECT_EQ(map.end_ns(), 8000000);
   EXPECT_DOUBLE_EQ(map.error_ns(), 0);

@@ -1,5 +1,6 @@
-// Names as Inductor 2.1 to 2.11 makes them (torch/_inductor); that its own
-// functions still make them so, compiled_names_test.py checks.
+// Names that Inductor 2.1 to 2.11 generates (torch/_inductor).
+// compiled_names_test.py checks that Inductor's own functions still generate
+// them.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <stepscope/compiled_kernel.h>
@@ -41,7 +42,7 @@ TEST(CompiledKernelTest, OperatorsThatContainTheSeparator) {
               ElementsAre("convolution"));
 }
 
-// Two "_" stand before an operator whose name begins with one.
+// If an operator's name starts with "_", two "_" precede the rest of it.
 TEST(CompiledKernelTest, OperatorsThatBeginWithTheSeparator) {
   EXPECT_THAT(Ops("triton_per_fused__softmax_0"), ElementsAre("_softmax"));
   EXPECT_THAT(
@@ -56,20 +57,22 @@ TEST(CompiledKernelTest, InPlaceOperatorsEndWithTheSeparator) {
   EXPECT_THAT(Ops("triton_poi_fused_copy__mul_4"), ElementsAre("copy_", "mul"));
 }
 
-// "index" and "select" are operators, too, and so sorted.
+// "index" and "select" are operators as well and are in sorted order.
 TEST(CompiledKernelTest, TheLongerOperatorIsTaken) {
   EXPECT_THAT(Ops("triton_poi_fused_index_select_0"),
               ElementsAre("index_select"));
 }
 
-// "fancy" would stand before "zeta", so they are no operators of their own.
+// In sorted order, "fancy" would precede "zeta", so these are not separate
+// operators.
 TEST(CompiledKernelTest, OperatorsOfOtherLibrariesStayInOnePiece) {
   EXPECT_THAT(Ops("triton_poi_fused_mul_zeta_fancy_gate_0"),
               ElementsAre("mul", "zeta_fancy_gate"));
 }
 
 TEST(CompiledKernelTest, NumbersOfGraphNodesAreLeftOut) {
-  // descriptive_names = "inductor_node": neither sorted nor unique.
+  // With descriptive_names = "inductor_node", names are neither sorted nor
+  // unique.
   EXPECT_THAT(Ops("triton_poi_fused_relu_add_1_mul_tensor_2_add_3_0"),
               ElementsAre("relu", "add", "mul", "tensor"));
   EXPECT_THAT(Ops("triton_poi_fused_native_batch_norm_2_relu_7_11"),
@@ -92,14 +95,14 @@ TEST(CompiledKernelTest, KindsAndLanguages) {
   EXPECT_EQ(kind("graph_3_cpp_fused_add_0"), "C++");
   EXPECT_EQ(kind("cutlass_fused_addmm_relu_0123abcd"), "CUTLASS");
   EXPECT_EQ(kind("nv_universal_gemm_fused_mm_0123abcd"), "CUTLASS");
-  // AOTInductor's name of the model.
+  // AOTInductor puts the model's name first.
   EXPECT_EQ(kind("resnet_triton_poi_fused_add_0"), "pointwise");
 }
 
 TEST(CompiledKernelTest, WhatOtherToolsAppendIsLeftOut) {
   EXPECT_THAT(Ops("triton_poi_fused_add_relu_0.kd"),
               ElementsAre("add", "relu"));
-  // Triton 2: how it specialised each argument.
+  // Triton 2 appends how it specialised each argument.
   EXPECT_THAT(Ops("triton_poi_fused_add_relu_0_0d1d2de3c"),
               ElementsAre("add", "relu"));
   EXPECT_THAT(Ops("graph_0_cpp_fused_add_relu_0"), ElementsAre("add", "relu"));
@@ -134,7 +137,7 @@ TEST(CompiledKernelTest, Words) {
       "abs + add + div + exp + mul + pow + 2 more (compiled)");
 }
 
-// A trace is anybody's: cutting takes time in proportion to the length.
+// A trace may come from anyone, so splitting a name must take linear time.
 TEST(CompiledKernelTest, LongNamesAreCut) {
   std::string name = "triton_poi_fused";
   for (int i = 0; i < 20'000; ++i) name += "_add";

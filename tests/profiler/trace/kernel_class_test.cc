@@ -106,7 +106,8 @@ constexpr Known kKnown[] = {
      "at::native::(anonymous namespace)::FusedOptimizerTensorListMetadata<4>, "
      "at::native::(anonymous namespace)::FusedAdamMathFunctor<float, 4> >(x)",
      KernelClass::kOptimizer, TensorCores::kNo, Precision::kFp32},
-    // Hyperparameters and bounds of random numbers are doubles, not the data.
+    // The doubles are hyperparameters and bounds of random numbers, not the
+    // data.
     {"void at::native::(anonymous namespace)::multi_tensor_apply_kernel<"
      "at::native::(anonymous namespace)::FusedOptimizerTensorListMetadata<4>, "
      "at::native::(anonymous namespace)::FusedAdamMathFunctor<float, 4, "
@@ -182,8 +183,8 @@ constexpr Known kKnown[] = {
      KernelClass::kCommunication, TensorCores::kNo, Precision::kUnknown},
 };
 
-// Names of ops that were fused, products that send what they computed, and
-// reductions among the threads of one kernel.
+// Names of fused ops, of products that send their result, and of reductions
+// among the threads of one kernel.
 TEST(IsCollectiveKernelTest, LeavesComputingAlone) {
   for (const char* name :
        {"triton_poi_fused__to_copy_all_gather_into_tensor_wait_tensor_3",

@@ -100,11 +100,12 @@ TEST(MemoryPeaksTest, WithoutTotalsSizesAreAddedUpFromTheLeastPossible) {
   const auto peaks = MemoryPeaks(trace);
   ASSERT_THAT(peaks, SizeIs(1));
   EXPECT_TRUE(peaks[0].is_counted);
-  EXPECT_EQ(peaks[0].bytes, 100);  // 60 before, 100, 0, 70
+  EXPECT_EQ(peaks[0].bytes, 100);  // 60 before, then 100, 0, 70
   EXPECT_EQ(peaks[0].time_ns, 10);
 }
 
-// Found by fuzzing: the sum of a damaged file's sizes had no negative.
+// Found by fuzzing: in a damaged file, the sum of the sizes could not be
+// negated.
 TEST(MemoryPeaksTest, SizesThatNoMachineHasDoNotOverflow) {
   const Trace trace = TraceFromText(R"(
     step 0..100 thread=0 number=3
@@ -134,7 +135,7 @@ TEST(MemoryPeaksTest, WithoutEventsThereAreNone) {
   EXPECT_TRUE(MemoryPeaks(Trace()).empty());
 }
 
-// The recount: the file's own JSON, read again by other code.
+// Recounts the peaks: other code reads the file's JSON again.
 struct Event {
   double us = 0;
   int64_t bytes = 0;
@@ -202,7 +203,8 @@ Recount ReadRaw(const std::string& path) {
   return recount;
 }
 
-// By brute force: the level at every moment, then the most of each step.
+// Computes by brute force the level at every moment, and then each step's
+// maximum.
 std::map<std::array<int64_t, 3>, int64_t> PeaksOf(const Recount& recount) {
   std::map<std::array<int64_t, 3>, int64_t> peaks;
   std::map<std::array<int64_t, 2>, std::vector<Event>> by_device;
@@ -223,7 +225,8 @@ std::map<std::array<int64_t, 3>, int64_t> PeaksOf(const Recount& recount) {
     for (size_t s = 0; s < recount.steps.size(); ++s) {
       for (size_t i = 0; i < events.size(); ++i) {
         if (events[i].us >= recount.steps[s].second) continue;
-        // A level counts in a step if it began in it or lasted into it.
+        // A level counts for a step if it started in the step or lasted into
+        // it.
         const bool lasts = i + 1 == events.size() ||
                            events[i + 1].us >= recount.steps[s].first;
         if (events[i].us < recount.steps[s].first && !lasts) continue;

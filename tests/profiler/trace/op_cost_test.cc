@@ -17,7 +17,7 @@ struct Tensor {
 };
 using Call = std::pair<const char*, std::vector<Tensor>>;
 
-// One call nested in the next before it; the cost of the innermost.
+// Nests each call in the one before it. Returns the innermost call's cost.
 OpCost Nested(const std::vector<Call>& calls) {
   TraceBuilder builder;
   const RowId thread = builder.ThreadRow(1, 2);
@@ -74,7 +74,7 @@ TEST(OpCostTest, CountsMatrixProducts) {
 }
 
 TEST(OpCostTest, CountsAConvolutionByItsResult) {
-  // ResNet's stem: 112 x 112 positions, 64 filters of 3 x 7 x 7.
+  // ResNet's stem: 112 x 112 positions and 64 filters of 3 x 7 x 7.
   const double flops = 2.0 * 32 * 64 * 112 * 112 * 3 * 7 * 7;
   const std::vector<Tensor> inputs = {{"float", {32, 3, 224, 224}},
                                       {"float", {64, 3, 7, 7}},
@@ -86,12 +86,12 @@ TEST(OpCostTest, CountsAConvolutionByItsResult) {
                                       {"ScalarList", {}, "[0, 0]"},
                                       {"Scalar", {}, "1"}};
   EXPECT_EQ(Of("aten::convolution", inputs).flops, flops);
-  // A backend's operator without shapes takes them from its caller.
+  // An operator of a backend without shapes takes its caller's shapes.
   EXPECT_EQ(
       Nested({{"aten::convolution", inputs}, {"aten::cudnn_convolution", {}}})
           .flops,
       flops);
-  // Backends order the arguments in their own way.
+  // Backends have their own order of arguments.
   EXPECT_EQ(Of("aten::miopen_convolution", {{"float", {32, 3, 224, 224}},
                                             {"float", {64, 3, 7, 7}},
                                             {},
@@ -111,7 +111,7 @@ TEST(OpCostTest, CountsAConvolutionByItsResult) {
             flops);
 }
 
-// The weight of a transposed convolution is [in, out / groups, ...].
+// A transposed convolution's weight is [in, out / groups, ...].
 TEST(OpCostTest, CountsTransposedConvolutions) {
   const double flops = 2.0 * 8 * 512 * 14 * 14 * 256 * 2 * 2;
   const auto input = [](const char* transposed, const char* groups) {
@@ -127,7 +127,7 @@ TEST(OpCostTest, CountsTransposedConvolutions) {
   };
   OpCost cost = Of("aten::convolution", input("True", "1"));
   EXPECT_EQ(cost.flops, flops);
-  EXPECT_TRUE(SuitsTensorCores(cost));  // 512 channels over 256: no 2 groups
+  EXPECT_TRUE(SuitsTensorCores(cost));  // 512 channels to 256 in one group
   EXPECT_FALSE(SuitsTensorCores(Of("aten::convolution", input("True", "4"))));
 
   const std::vector<Tensor> backend = {
@@ -193,7 +193,7 @@ TEST(OpCostTest, CountsAttention) {
       Of("aten::_scaled_dot_product_flash_attention_backward", {q, q, k, k})
           .flops,
       2.5 * flops);
-  // The kernel's own operator has length before heads.
+  // The kernel's own operator has the length before the heads.
   EXPECT_EQ(
       Of("aten::_flash_attention_forward", {{"c10::BFloat16", {2, 128, 8, 64}},
                                             {"c10::BFloat16", {2, 256, 8, 64}},

@@ -18,7 +18,7 @@ TEST(PrintableTest, WhatATerminalActsOnBecomesVisible) {
   EXPECT_EQ(Printable("a\x1b[31mb"), "a\\x1b[31mb");
   EXPECT_EQ(Printable("\x07\x7f"), "\\x07\\x7f");
   EXPECT_EQ(Printable(std::string_view("\0", 1)), "\\x00");
-  EXPECT_EQ(Printable("\xc2\x9b"), "\\u009b");  // the same as ESC [
+  EXPECT_EQ(Printable("\xc2\x9b"), "\\u009b");  // same as ESC [
 }
 
 TEST(PrintableTest, WhatReversesHidesOrBreaksTextBecomesVisible) {

@@ -96,7 +96,7 @@ TEST_F(TraceBuilderTest,
   EXPECT_EQ(trace.ops()[RowNamed(trace, "forward")].forward, kNone);
 }
 
-// They are recorded as operators.
+// The engine's ranges are recorded as operators.
 TEST_F(TraceBuilderTest, TheEnginesRangesArePartOfTheBackwardPass) {
   builder_.Add(
       MakeOp(0, 90, "autograd::engine::evaluate_function: MulBackward0"));
@@ -137,7 +137,7 @@ TEST_F(TraceBuilderTest, TakesTheLatestEarlierCallWhereCorrelationsRepeat) {
   }
   const Trace trace = builder_.Build();
   EXPECT_EQ(trace.memsets()[0].call,
-            0u);  // the clocks disagree a little: it was still a launch
+            0u);  // a launch, although the clocks differ slightly
   EXPECT_EQ(trace.memsets()[1].call, 0u);
   EXPECT_EQ(trace.memsets()[2].call, 1u);
 }
@@ -176,11 +176,11 @@ TEST_F(TraceBuilderTest, ClipsToTheWindowAndKeepsWorkLaunchedInIt) {
   Kernel kernel;
   kernel.begin_ns = 120;
   kernel.end_ns = 130;
-  kernel.correlation = 1;  // launched in the warm-up
+  kernel.correlation = 1;  // launched during warm-up
   builder_.Add(kernel);
   kernel.begin_ns = 500;
   kernel.end_ns = 600;
-  kernel.correlation = 2;  // runs long after the host left the window
+  kernel.correlation = 2;  // runs long after the host's window
   builder_.Add(kernel);
   const Trace trace =
       builder_.Build({.window_begin_ns = 100, .window_end_ns = 200});
@@ -231,13 +231,13 @@ TEST_F(TraceBuilderTest, StartsAfreshAfterBuild) {
   EXPECT_FALSE(second.watched(Kind::kOp));
 }
 
-// A plain model: the parent is the smallest op of the thread that encloses the
-// child and came before it.
+// A simple model: the parent is the smallest op on the thread that encloses the
+// child and precedes it.
 TEST_F(TraceBuilderTest, AgreesWithAPlainSearchOnRandomNestsInAnyOrder) {
   std::mt19937 random(20261121);
   for (int round = 0; round < 50; ++round) {
     std::vector<Op> ops;
-    // A random nest: split intervals recursively.
+    // Makes a random nest by splitting intervals recursively.
     std::vector<std::pair<int64_t, int64_t>> open = {{0, 1'000'000}};
     while (!open.empty() && ops.size() < 60) {
       const auto [begin, end] = open.back();
@@ -260,7 +260,7 @@ TEST_F(TraceBuilderTest, AgreesWithAPlainSearchOnRandomNestsInAnyOrder) {
       for (RowId other = 0; other < row; ++other) {
         if (trace.ops()[other].begin_ns <= trace.ops()[row].begin_ns &&
             trace.ops()[other].end_ns >= trace.ops()[row].end_ns) {
-          expected = other;  // later rows are further in
+          expected = other;  // later rows are nested deeper
         }
       }
       ASSERT_EQ(trace.ops()[row].parent, expected)
@@ -269,7 +269,7 @@ TEST_F(TraceBuilderTest, AgreesWithAPlainSearchOnRandomNestsInAnyOrder) {
   }
 }
 
-// As a file of a torch.profiler with CUPTI 13.0 has it.
+// torch.profiler with CUPTI 13.0 writes such files.
 TEST_F(TraceBuilderTest, OnlyAGraphLaunchStartsTheWorkOfAGraph) {
   const auto call = [&](int64_t begin_ns, int64_t correlation,
                         const char* name) {
@@ -293,10 +293,10 @@ TEST_F(TraceBuilderTest, OnlyAGraphLaunchStartsTheWorkOfAGraph) {
   call(1100, 2, "cudaGraphLaunch");
   node(1200, 1);
   node(1300, 2);
-  node(1400, 3);  // of a launch that was not recorded
+  node(1400, 3);  // its launch was not recorded
   const Trace trace =
       builder_.Build({.window_begin_ns = 1000, .window_end_ns = 2000});
-  ASSERT_EQ(trace.kernels().size(), 3u);  // the first is not clipped
+  ASSERT_EQ(trace.kernels().size(), 3u);  // the first one is not clipped
   EXPECT_EQ(trace.kernels()[0].call, kNone);
   EXPECT_EQ(trace.kernels()[1].call, 0u);
   EXPECT_EQ(trace.kernels()[2].correlation, 3);
@@ -317,7 +317,7 @@ TEST_F(TraceBuilderTest, CopiesATraceRowForRow) {
   builder_.Watch(Kind::kOp);
   const Trace first = builder_.Build();
   TraceBuilder copier;
-  copier.ThreadRow(9, 9);  // rows and names get other ids
+  copier.ThreadRow(9, 9);  // gives rows and names other IDs
   copier.Intern("something else");
   AddAll(first, copier);
   const Trace second = copier.Build();

@@ -16,7 +16,7 @@ def finding(id, severity="high", kind="none", gain=(0, 0, 0), where="", step=100
 
 
 class StubRuns(variants.Runs):
-    """One report for every variant; steps of 100 ms, of 70 with the fix."""
+    """Returns the same report for every variant; steps take 100 ms, and 70 ms with the fix."""
     def __init__(self, folder, findings):
         super().__init__(types.SimpleNamespace(work=folder, pairs=5, bin="none"))
         self.findings, self.trained = findings, 0

@@ -1,4 +1,5 @@
-// The gallery as a whole: every rule has its row, and the README shows them.
+// Tests the gallery as a whole: every rule has one row, and the README shows
+// the table.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <stepscope/rules.h>

@@ -1,4 +1,4 @@
-// What a report says of a program of the gallery, and whether that is right.
+// Checks what a report says about a program of the gallery.
 #pragma once
 
 #include <stepscope/analysis.h>
@@ -18,17 +18,17 @@ struct Told {
 
 std::vector<Told> ToldBy(const stepscope::Report& report);
 
-// The errors in the findings about a program and about its fixed version; empty
-// if the rule fires on the first and not on the second, and no other rule fires
-// without a reason that the pattern names.
+// Returns the errors in the findings about a program and its fixed version.
+// Empty if the rule fires on the first and not on the second, and no other rule
+// fires without a reason that the pattern gives.
 std::vector<std::string> Judge(const Pattern& pattern,
                                const std::vector<Told>& bad,
                                const std::vector<Told>& fixed);
 
-// Those that need a GPU, or those that do not.
+// Returns the patterns that need a GPU, or those that do not.
 std::vector<const Pattern*> Patterns(bool needs_gpu);
 
-// "fp64_compute": what tests and files are called.
+// Returns the name for tests and files, for example "fp64_compute".
 std::string Underscored(std::string_view rule);
 
 }  // namespace gallery

@@ -12,15 +12,16 @@
 namespace gallery {
 namespace {
 
-// A rule reports nothing where steps vary by more than it would gain, so only
-// runs on a quiet machine are judged. Runs are chosen by their variation, never
-// by their findings.
+// If steps vary by more than a fix would gain, a rule reports nothing, so only
+// runs on a quiet machine are judged. Runs are selected by their variation,
+// never by their findings.
 constexpr double kCalm = 0.08;
 constexpr double kTooBusy = 0.10;
 constexpr int kTries = 3;
 constexpr int kPairs = 3;
 
-// What the report of a run says, of a few runs the one that varies least.
+// Runs the program a few times and returns the report of the run that varies
+// least.
 Spoken RunProgram(const Pattern& pattern, const std::string& flags) {
   Spoken best = RunOnce(pattern, flags);
   for (int i = 1; i < kTries && best.variation > kCalm; ++i) {
@@ -57,8 +58,8 @@ Spoken RunOnce(const Pattern& pattern, const std::string& flags) {
   return spoken;
 }
 
-// Other programs on the machine can cause a finding in one pair of runs that is
-// true of that pair alone. A rule that is wrong is wrong in every pair.
+// Other programs on the machine may cause a finding in a single pair of runs. A
+// rule that is wrong is wrong in every pair.
 void ExpectRight(const Pattern& pattern, const std::string& flags) {
   std::vector<std::string> wrong;
   double variation = 0;

@@ -1,5 +1,5 @@
-// Runs the gallery's programs. What their reports say depends on what else the
-// machine does.
+// Runs the gallery's programs. Their reports depend on what else runs on the
+// machine.
 #pragma once
 
 #include <string>
@@ -10,18 +10,19 @@
 
 namespace gallery {
 
-// What the report of one run says.
+// The findings in the report of one run.
 struct Spoken {
   std::vector<Told> told;
   int64_t steps = 0;
-  double variation = 1;  // of the steps
+  double variation = 1;  // coefficient of variation of the steps
 };
 
-// Fails the test if the program fails or its report cannot be read.
+// Runs the program once. Fails the test if the program fails or its report
+// cannot be read.
 Spoken RunOnce(const Pattern& pattern, const std::string& flags);
 
 // Fails the test if the findings about the program and its fixed version are
-// wrong, and skips it where the machine is too busy to decide.
+// wrong. Skips the test if the machine is too busy.
 void ExpectRight(const Pattern& pattern, const std::string& flags);
 
 }  // namespace gallery

@@ -1,5 +1,5 @@
-// The programs that show on a CPU, judged by runs made now: for a calm machine.
-// CI judges recordings of them (recorded_programs_test.cc).
+// Runs the CPU programs now and judges their reports, which needs a quiet
+// machine. CI judges recordings of them instead (recorded_programs_test.cc).
 #include "live_programs.h"
 
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
-// The programs, run: those that show on a CPU train there and report, whatever
-// the report says; those that need a GPU are judged on it.
+// Runs the programs. The CPU programs must train and report, whatever the
+// report says. The programs that need a GPU are also judged.
 #include <gtest/gtest.h>
 
 #include "device.h"

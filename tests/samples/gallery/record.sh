@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# Records programs of the gallery again, for recorded_programs_test.cc: each up to RUNS times, until steps vary by less than
-# 4 %, and keeps the run whose steps vary least, whatever its report says.
+# Records programs of the gallery again, for recorded_programs_test.cc. Runs each program up to RUNS times, until its steps vary
+# by less than 4 %, and keeps the run whose steps vary least, whatever its report says.
 #   bash tests/samples/gallery/record.sh [--device cuda] [--out DIR] [--missing] [RULE...]
-#   --device cuda   the programs that show on a GPU, there; without it those that show on a CPU
-#   --out DIR       where the recordings go: tests/data/gallery, or tests/data/gpu/gallery
-#   --missing       only those that are not there yet: goes on where it was stopped
-#   RUNS, GALLERY   the most runs (12), and the program (build/default/bin/gallery)
+#   --device cuda   records the programs for a GPU, on a GPU; without it, those for a CPU
+#   --out DIR       where to write the recordings; default: tests/data/gallery, or tests/data/gpu/gallery
+#   --missing       only records missing programs, to continue after a stop
+#   RUNS, GALLERY   maximum number of runs (12), and the program (build/default/bin/gallery)
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../../.." && pwd)
 gallery=${GALLERY:-$root/build/default/bin/gallery}
@@ -31,7 +31,7 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 mkdir -p "$out"
 
-# In the repository as .zst, which takes half as much; a lent machine may have no zstd.
+# The repository has .zst files, which are half as large; a borrowed machine may lack zstd.
 if command -v zstd >/dev/null; then
   kind=zst
   pack() { zstd --ultra -22 -q -c; }
@@ -40,7 +40,7 @@ else
   pack() { gzip -9n; }
 fi
 
-# calmest REPORT...: by how much its steps vary, and its name
+# calmest REPORT...: prints how much the steps of the calmest report vary, and its name
 calmest() {
   python3 -c '
 import json, sys

@@ -1,8 +1,7 @@
-// The programs, judged by recordings (record.sh makes them): the same on every
-// machine. A report on a trace read again is the report on the run. Those that
-// show on a GPU only are judged once one has recorded them: here, where
-// tests/data/gpu has the recording, and by `bash tests/gpu/slot.sh` on what it
-// has just recorded.
+// Judges the programs by recordings that record.sh made, which gives the same
+// result on every machine, because a report on a trace equals the report on the
+// live run. Programs that need a GPU are judged if there is a recording: in
+// tests/data/gpu, or one that `bash tests/gpu/slot.sh` has just made.
 #include <gtest/gtest.h>
 #include <stepscope/analysis.h>
 #include <stepscope/read.h>
@@ -23,7 +22,7 @@ std::filesystem::path FileOf(const std::string& name, bool of_gpu) {
   const auto now = stepscope::FolderOfPart("gallery");
   const std::filesystem::path kept = of_gpu ? STEPSCOPE_TEST_DATA "/gpu/gallery"
                                             : STEPSCOPE_TEST_DATA "/gallery";
-  // record.sh writes the first where zstd is not installed.
+  // record.sh writes this form if zstd is not installed.
   const std::filesystem::path gzipped =
       now.value_or(kept) / (name + ".json.gz");
   return std::filesystem::exists(gzipped)

@@ -1,5 +1,5 @@
-// What no program can show here is simulated: for each such rule a program of
-// the simulator's language with the fault, and with the fault put right.
+// Simulates what no program can show on this machine. For each such rule there
+// is a program in the simulator's language, with the fault and with its fix.
 #include <gtest/gtest.h>
 #include <stepscope/analysis.h>
 #include <stepscope/ranks.h>
@@ -23,7 +23,7 @@ using stepscope::Report;
 
 constexpr uint64_t kSeed = 5;
 
-// All cases; the gallery's own come first.
+// Returns all cases; the gallery's own cases come first.
 const std::vector<AdviceCase>& AllCases() {
   static const std::vector<AdviceCase> cases = [] {
     std::vector<AdviceCase> all;
@@ -38,7 +38,7 @@ const std::vector<AdviceCase>& AllCases() {
   return cases;
 }
 
-// The first that plants nothing else and can be put right.
+// Returns the first case with only this fault and with a fix.
 const AdviceCase* CaseOf(const std::string& rule) {
   for (const AdviceCase& one : AllCases()) {
     const bool plants = one.plant == std::vector<std::string>{rule};
@@ -49,7 +49,8 @@ const AdviceCase* CaseOf(const std::string& rule) {
   return nullptr;
 }
 
-// Fixed or not, with the middle of every range of numbers.
+// Simulates the program with or without its fix, with the middle of every
+// range.
 Report ReportOn(const AdviceCase& one, bool fixed) {
   std::map<std::string, double> values = {{"workers", 8}, {"threads", 8}};
   for (const auto& [name, range] : one.vary) {

@@ -185,7 +185,7 @@ def test_compares_whole_periods(make_bench):
     assert len(runs.before[0].step_ms) == 4 + 10
 
 
-# The two sides of a pair run in turn, even if another comparison has measured one of them already.
+# Both sides of a pair run alternately, even if another comparison has already measured one of them.
 def test_beside_another_partner_a_run_is_measured_again(make_bench):
     bench = make_bench()
     for partner, runs in (("1", 4), ("2", 8), ("2", 8)):

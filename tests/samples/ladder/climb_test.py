@@ -65,7 +65,7 @@ def test_a_fix_that_makes_it_slower_is_taken_back_and_counts_against_its_rule(ma
     record = go(make_bench(advise(finding("layout", 30, {"memory_format": "channels_last"}))))
     [step] = record["steps"]
     assert (step["id"], step["kept"], step["outcome"], record["end"]) == ("layout", False, "slower", "(defaults)")
-    assert step["error"] == pytest.approx(86 / 124.4 - 1, abs=1e-3)  # 86 ms promised of 116
+    assert step["error"] == pytest.approx(86 / 124.4 - 1, abs=1e-3)  # 86 ms predicted, from 116
     assert not record["healthy"]
     assert [left["why"] for left in record["left"]] == ["tried before: --channels-last"]
 
@@ -99,7 +99,7 @@ def test_a_fix_is_not_blamed_where_the_program_fails_without_it_too(make_bench, 
 
 def test_what_the_noise_hides_is_kept_if_it_is_the_faster_one(make_bench, monkeypatch):
     bench = make_bench(advise(finding("cores-idle", 30, {"intra_op_threads": 2})))
-    noise = iter([1.0, 1.6, 1.0, 0.9, 1.9, 1.0])  # of before, after, after, before, before, after
+    noise = iter([1.0, 1.6, 1.0, 0.9, 1.9, 1.0])  # order: before, after, after, before, before, after
     real = bench.time
 
     def noisy(settings, length, purpose, number, partner=None):
@@ -155,7 +155,7 @@ def test_a_time_that_is_over_is_said(make_bench):
         go(make_bench(limit_s=0))
 
 
-# Printing costs 8 ms, reading the loss 5 ms, anomaly mode nothing.
+# Printing costs 8 ms, reading the loss 5 ms, and anomaly mode nothing.
 def test_each_habit_gets_its_price(make_bench):
     prices = price_habits(make_bench(), of("--print-tensor --item-every-step --anomaly-mode"), options(), "at the start")
     assert {name: price["beyond_noise"] for name, price in prices.items()} == {
@@ -210,7 +210,7 @@ def test_the_sweep_has_144_points():
     assert len(cross(EVERYTHING, of("--side 32"))) == 144
 
 
-# Two threads, no workers, the largest batch, NCHW. The better a point, the more often it was run: 144 + 48 + 16, then
+# The best point has two threads, no workers, the largest batch and NCHW. Better points run more often: 144 + 48 + 16 runs, then
 # the best 6 twice.
 def test_the_best_of_all_is_found(make_bench):
     bench = make_bench()

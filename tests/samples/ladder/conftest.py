@@ -1,4 +1,4 @@
-"""The ladder program on fakes of resnet and stepscope."""
+"""Runs the ladder program with fakes of resnet and stepscope."""
 
 import pathlib
 import sys
@@ -17,7 +17,7 @@ from resnet_flags import Settings  # noqa: E402
 
 @pytest.fixture
 def make_bench(tmp_path):
-    """Makes a Bench on the fakes, in this process; bench.runs counts how often resnet was started."""
+    """Makes a Bench that runs the fakes in this process. bench.runs counts the starts of resnet."""
     def make(always="", limit_s=3600, **more):
         def run(command, limit_s=600):
             bench.runs += command[0].endswith("resnet")

@@ -1,4 +1,4 @@
-"""The program as a user calls it, on programs that only pretend to train."""
+"""Runs the program as a user does, with programs that only pretend to train."""
 
 import json
 import pathlib
@@ -15,13 +15,13 @@ PROGRAM = HERE.parents[2] / "samples/ladder/ladder.py"
 
 @pytest.fixture
 def call(tmp_path, monkeypatch, capsys):
-    """Calls the program in an empty folder; returns (what it printed, what --json wrote)."""
+    """Runs the program in an empty folder; returns (its output, what --json wrote)."""
     monkeypatch.chdir(tmp_path)
 
     def start(*words, expected=0):
         try:
             status = ladder.main([*words, "--json", "found.json"], fake_programs.run)
-        except SystemExit as stop:  # how argparse ends
+        except SystemExit as stop:  # argparse exits this way
             status = stop.code
         out, err = capsys.readouterr()
         assert status == expected, out + err
@@ -63,7 +63,7 @@ def test_climb_prints_and_writes_what_it_found(call, tmp_path):
     assert record["samples_per_s"] == pytest.approx(64 / 0.138, rel=0.01)
     assert "1  cores-idle: --threads 2: faster, kept\n" in text
     assert "to   --batch 64 --threads 2\n" in text
-    # What is in every run is not of any settings; all that was measured is kept in --work.
+    # Flags of every run are not part of a run's settings. All measurements are kept in --work.
     keys = [json.loads(line)["key"] for line in (tmp_path / "runs/climb/runs.jsonl").read_text().splitlines()]
     assert len(keys) == 3 * 2 * 2 and all("--side 64" in key for key in keys)
 

@@ -32,7 +32,7 @@ def test_resnet_takes_the_flags_of_every_rung(device):
     settings = of(f"--device {device}")
     for name, text, _ in RUNGS[device]:
         settings = settings.plus(of(text))
-        # Flags that do not go together are refused with exit code 2, before the data is looked for.
+        # Incompatible flags are refused with exit code 2, before the data is searched.
         done = subprocess.run([RESNET, *settings.arguments(), "--data=/nowhere"], capture_output=True, text=True)
         assert done.returncode == 1 and "/nowhere" in done.stderr, f"{name}: {done.stderr}"
 
@@ -62,8 +62,8 @@ def test_a_promise_of_another_change_is_said_to_be_one():
     assert reason(advised="4")["of_change"] == "--threads 4"
 
 
-# The step: 20 + 2 * batch ms of computing, halved by two threads, and 1 ms a sample of loading, hidden by a worker;
-# channels last costs a tenth of the computing.
+# The step: 20 + 2 * batch ms of computing, which two threads halve, and 1 ms of loading per sample, which a worker hides.
+# channels-last adds a tenth of the computing time.
 def climb_up(bench, *steps):
     return go_up(bench, [("baseline", "--batch 32", ""), *steps], 3, LENGTH)
 

@@ -28,7 +28,8 @@ def test_equal_values_leave_no_doubt():
     assert median_interval([2] * 8) == (2, 2)
 
 
-# The bootstrap of few values is a little too narrow; less than the range of all would be far too narrow.
+# The bootstrap interval of few values is slightly too narrow; an interval inside the range of all values would be far too
+# narrow.
 @pytest.mark.parametrize("count", [2, 3, 5, 6, 9, 15])
 def test_the_interval_holds_the_true_median_about_as_often_as_it_says(count):
     rng, trials, held = random.Random(3), 200, 0

@@ -8,7 +8,7 @@
 namespace stepscope::simulator {
 namespace {
 
-constexpr double kWakeUpNs = 12'000;  // of a thread that slept
+constexpr double kWakeUpNs = 12'000;  // of a sleeping thread
 
 RangeKind RangeKindOf(const std::string& word) {
   if (word == "phase") return RangeKind::kPhase;
@@ -89,7 +89,8 @@ void Coder::Around(double ns, const std::vector<Statement>& body) {
 int Coder::OpenOp(const std::string& name, const Statement& s) {
   Row row{.name = name};
   row.inputs = s.Text("in", "");
-  // In a backward pass only what computes with gradients again: a checkpoint.
+  // In a backward pass, ops record nodes only if they compute with gradients
+  // again, as in a checkpoint.
   const bool forward = !on_autograd_ && !in_backward_;
   if ((forward || s.Says("grad")) && no_grad_ == 0) {
     row.sequence = next_sequence_;
@@ -125,7 +126,7 @@ void Coder::Node(const Statement& s, const std::string& name,
   Around(s.Number(s.verb == "node" ? 1 : 0) / 2, s.body);
   Close(inner);
   const std::string sum = s.Text("sum", "");
-  if (!sum.empty()) {  // the engine's, with what another node made
+  if (!sum.empty()) {  // the engine adds another node's gradient
     const int row = Open({.name = "aten::add_", .inputs = sum + "," + sum});
     Work(20'000);
     Close(row);
@@ -137,7 +138,7 @@ void Coder::Backward(const Statement& s) {
   Work(15'000);
   in_backward_ = true;
   if (machine_.gpu.empty()) {
-    Body(s.body);  // the engine runs a CPU graph on the calling thread
+    Body(s.body);  // the engine runs a CPU graph in the calling thread
   } else {
     const int turn = ++turns_;
     Emit(Do::kHandOver, 0, turn);

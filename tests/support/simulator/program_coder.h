@@ -1,6 +1,6 @@
-// Coder: turns a program's statements into instructions, one step after the
-// other, for one rank. What the host does is in program_coder.cc, what it asks
-// of the device in program_coder_device.cc.
+// Coder: turns a program's statements into one rank's instructions, step by
+// step. program_coder.cc has the host's part, program_coder_device.cc the
+// device's.
 #pragma once
 
 #include <absl/status/statusor.h>
@@ -30,13 +30,13 @@ class Coder {
  private:
   void Fail(const Statement& s, const std::string& what);
 
-  // Which statements run.
+  // Runs the statements.
   void Body(const std::vector<Statement>& body);
   void One(const Statement& s);
   bool Flow(const Statement& s);   // repeat, every, rank, no_grad, do
-  bool Small(const Statement& s);  // what needs no function of its own
+  bool Small(const Statement& s);  // statements without a function of their own
 
-  // Instructions and rows of the thread that is at work.
+  // Instructions and rows of the current thread.
   ThreadCode& Here() { return on_autograd_ ? code_.autograd : code_.training; }
   void Emit(Do what, double ns = 0, int index = 0);
   void Work(double ns);
@@ -45,10 +45,10 @@ class Coder {
   int OpenCall(const std::string& name);
   int OpenOp(const std::string& name, const Statement& s);
   bool Recorded() const { return step_ >= machine_.warmup; }
-  // Own time of an op, in equal parts around what it holds.
+  // Adds an op's own time in equal parts around its contents.
   void Around(double ns, const std::vector<Statement>& body);
 
-  // The host.
+  // Statements of the host.
   void Load();
   void Op(const Statement& s);
   void Node(const Statement& s, const std::string& name, int64_t sequence);
@@ -56,7 +56,7 @@ class Coder {
   void Range(const Statement& s);
   void Pause(RowIs is, const std::string& name, double ns);
 
-  // The device.
+  // Statements of the device.
   int Put(DeviceTask task);
   static int64_t StreamOf(const Statement& s, int64_t other = 7);
   DeviceTask KernelTask(const Statement& s, int64_t graph);
@@ -70,9 +70,9 @@ class Coder {
   int GroupOf(const Statement& s);
   struct Exchange {
     std::string name, kernel;
-    double amount = 0;  // ns, once all are there
+    double amount = 0;  // ns after all ranks have arrived
     int64_t stream = 20;
-    const char* mark = "collectives";  // for `join`; "": none
+    const char* mark = "collectives";  // event for `join`; "": none
     std::array<int, 4> meets_as = {};
   };
   void Add(const Statement& s, const Exchange& exchange);
@@ -90,12 +90,12 @@ class Coder {
   absl::Status status_;
   std::map<std::string, const std::vector<Statement>*> defined_;
   const std::vector<Statement>* step_body_ = nullptr;
-  std::map<std::string, int> marks_;  // the latest mark of an event
+  std::map<std::string, int> marks_;  // the latest mark of each event
   std::set<std::string> seen_kernels_;
   std::vector<int64_t> open_nodes_;
-  std::vector<int64_t> retained_;  // visited by this backward pass
+  std::vector<int64_t> retained_;  // visited in this backward pass
   int64_t next_sequence_ = 100, correlation_ = 1000, graphs_ = 0;
-  // By group, sender and receiver.
+  // Keys: group, sender and receiver.
   std::map<std::array<int, 3>, int> ordinals_;
   int step_ = 0, turns_ = 0, no_grad_ = 0, depth_ = 0;
   bool on_autograd_ = false, in_backward_ = false;

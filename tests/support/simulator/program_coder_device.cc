@@ -27,7 +27,7 @@ const char* KindText(MemoryKind kind) {
   }
 }
 
-// "64x2x1" as up to three numbers.
+// Reads "64x2x1" as up to three numbers.
 void ReadShape(const Statement& s, const char* name,
                std::array<int32_t, 3>& shape) {
   const auto found = s.options.find(name);
@@ -47,7 +47,7 @@ void ReadShape(const Statement& s, const char* name,
 void Coder::Kernel(const Statement& s) {
   if (machine_.gpu.empty()) return Fail(s, "a kernel needs a gpu");
   const std::string name = s.Word(0);
-  if (seen_kernels_.insert(name).second) {  // code is loaded on first use
+  if (seen_kernels_.insert(name).second) {  // loads code on first use
     const int row =
         Open({.is = RowIs::kOverhead, .name = "Lazy Function Loading"});
     Work(kColdKernelNs);
@@ -189,7 +189,7 @@ void Coder::Add(const Statement& s, const Exchange& exchange) {
             .group = exchange.meets_as[0],
             .bytes = s.Number(1),
             .dtype = s.Text("dtype", "Float"),
-            // As Kineto writes it.
+            // Kineto's names.
             .kind = s.Says("unsized")               ? ""
                     : exchange.name == "all_reduce" ? "allreduce"
                                                     : exchange.name});
@@ -238,7 +238,7 @@ void Coder::Collective(const Statement& s) {
           .meets_as = {group, ordinals_[{group, -1, -1}]++, -1, -1}});
 }
 
-// Point-to-point messages have a stream per peer and direction.
+// Each peer and direction has its own stream for messages.
 void Coder::Message(const Statement& s) {
   const bool sends = s.verb == "send";
   const int peer = static_cast<int>(s.Number(0));

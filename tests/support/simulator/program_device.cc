@@ -6,11 +6,11 @@ namespace stepscope::simulator {
 namespace {
 
 constexpr double kNever = 1e300;
-// Both directions together carry this much more than one alone.
+// Both directions together carry this factor more than one direction.
 constexpr double kDuplex = 1.35;
-// Kernels lose this share of their memory's time to a copy beside them.
+// During a copy, kernels lose this share of their memory bandwidth.
 constexpr double kCopyBeside = 0.02;
-// A device that slept begins slowly.
+// After a sleep, the device starts slowly.
 constexpr double kSleepsAfterNs = 200'000, kColdNs = 1'500;
 
 bool IsEvent(const DeviceTask& task) {

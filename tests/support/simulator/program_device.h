@@ -1,6 +1,6 @@
-// One device of the simulator: streams in order, kernels that share it, and a
-// bus that both directions share. Fluid: between two events everything goes at
-// a constant rate.
+// One simulated device: streams run in order, kernels share the device, and
+// both copy directions share a bus. It is a fluid model: between two events,
+// all rates are constant.
 #pragma once
 
 #include <array>
@@ -13,11 +13,11 @@
 
 namespace stepscope::simulator {
 
-// Where a collective stands.
+// The state of a collective.
 struct Meeting {
-  int ranks = 0;  // that take part
+  int ranks = 0;  // number of ranks that take part
   int arrived = 0;
-  double left = 0;  // ns, once all are there
+  double left = 0;  // ns, counted after all ranks have arrived
   bool done = false;
 };
 
@@ -28,16 +28,17 @@ class Device {
       : machine_(machine), tasks_(tasks), meetings_(meetings) {}
 
   void Put(int task, double now);
-  // Begins what can begin at `now`; true if anything began or passed.
+  // Starts all tasks that can start at `now`. Returns true if any started or
+  // passed.
   bool Begin(double now);
-  // The next moment at which something may happen by itself.
+  // Returns the next time at which something may happen without a new event.
   double Next(double now) const;
-  // Lets dt ns pass, and ends what ends.
+  // Advances by dt ns and ends the tasks that finish.
   void Advance(double now, double dt);
 
   bool HasRoom() const { return outstanding_ < machine_.queue; }
   bool IsIdle() const { return open_ == 0; }
-  // The task last put into the stream; -1 if there was none.
+  // Returns the task last put into the stream; -1 if there is none.
   int LastOf(int64_t stream) const;
 
  private:
@@ -49,7 +50,7 @@ class Device {
   };
   double RateOf(const DeviceTask& task) const;
   void Finish(Stream& stream, DeviceTask& task, double now);
-  // What shares the device and the bus at this moment.
+  // Current load of the device and the bus.
   struct Load {
     double fill = 0;
     int uploads = 0, downloads = 0;
@@ -60,7 +61,7 @@ class Device {
   std::vector<DeviceTask>& tasks_;
   std::vector<Meeting>& meetings_;
   std::map<Key, Stream> streams_;
-  std::array<Load, kMostGpus> loads_;  // by device
+  std::array<Load, kMostGpus> loads_;  // per device
   int outstanding_ = 0, open_ = 0;
   double idle_since_ = 0;
 };

@@ -6,15 +6,16 @@
 namespace stepscope::simulator {
 namespace {
 
-// Amdahl's law: `serial` of an op runs on one thread whatever their number, and
-// so does the share of waiting for each other. Replay counts in doublings.
+// Amdahl's law: the share `serial` of an op runs on one thread whatever their
+// number, and it includes the time that threads wait for each other. The replay
+// counts in doublings instead.
 double PoolSpeed(int width, double serial) {
   return width / (1 + serial * (width - 1));
 }
 
 constexpr double kNever = 1e300;
 constexpr double kSliceNs = 1'000'000;  // then the scheduler moves threads
-constexpr double kSpinNs = 1'000'000;   // a pool waits busily this long
+constexpr double kSpinNs = 1'000'000;   // a pool spins for this long
 constexpr int kAhead = 2;               // batches per worker
 
 }  // namespace
@@ -186,9 +187,9 @@ bool Rank::Computes(const Runner& runner) const {
 
 bool Rank::PoolSpins(double now) const { return now - last_pool_ < kSpinNs; }
 
-// Who runs on which core until something changes. One thread and its workers
-// take turns on the cores; threads of a pool stay where they are, and whoever
-// comes shares with them.
+// Assigns threads to cores until something changes. A single thread and its
+// workers take turns on the cores. Threads of a pool keep their cores, and
+// other threads share with them.
 void Rank::ShareCores(double now) {
   const auto pools = [&](const Runner& runner) {
     return runner.at < runner.code.size() &&
@@ -209,7 +210,7 @@ void Rank::ShareCores(double now) {
   for (int w = 0; w < workers_.count(); ++w) {
     if (workers_.Computes(w)) running.push_back({&worker_speed_[w], false, 0});
   }
-  double elsewhere = 1;  // the speed of other programs, which nobody asks for
+  double elsewhere = 1;  // speed of other programs, not used
   for (int i = 0; i < machine_.others; ++i) {
     running.push_back({&elsewhere, false, 0});
   }

@@ -1,5 +1,5 @@
-// The cores of one rank and the threads on them: the training thread, the
-// autograd thread, the intra-op pool and the loader's workers.
+// The cores of one rank and its threads: the training thread, the autograd
+// thread, the intra-op pool and the loader workers.
 #pragma once
 
 #include <vector>
@@ -8,13 +8,13 @@
 
 namespace stepscope::simulator {
 
-// Loader workers: each makes every W-th batch; two ahead per worker; batches
-// are handed over in order.
+// Loader workers: each makes every W-th batch and is at most two batches ahead.
+// Batches are delivered in order.
 class Workers {
  public:
   Workers(const Machine& machine, Jitter& jitter);
   bool Take();
-  // Needs a core now.
+  // True if the worker needs a core now.
   bool Computes(int worker) const { return all_[worker].cpu > 0; }
   int count() const { return static_cast<int>(all_.size()); }
   double cpu_ns() const { return cpu_ns_; }
@@ -33,29 +33,30 @@ class Workers {
   const Machine& machine_;
   Jitter& jitter_;
   std::vector<Worker> all_;
-  std::vector<bool> made_;  // by batch
+  std::vector<bool> made_;  // per batch
   int ordered_ = 0, taken_ = 0;
   double cpu_ns_ = 0;
 };
 
-// A rank: its threads run its code and drive its device.
+// A rank: its threads run its code and control its device.
 class Rank {
  public:
   Rank(const Machine& machine, RankCode& code, std::vector<Meeting>& meetings,
        Jitter& jitter);
 
-  // Does all that takes no time; true if anything was done.
+  // Does everything that takes no time. Returns true if anything was done.
   bool Settle(double now);
   double Next(double now);
   void Advance(double now, double dt);
   bool finished() const {
     return training_.at >= code_.training.code.size() && device_.IsIdle();
   }
-  // What stands still, for a message about a program that cannot go on.
+  // True if the training thread has not finished; used in the message about a
+  // program that cannot continue.
   bool stuck() const { return training_.at < code_.training.code.size(); }
 
-  // Workers' CPU time and the training thread's time without a core, when each
-  // step began; the last entry is the end.
+  // Workers' CPU time and the training thread's time without a core, at the
+  // start of each step. The last entry is for the end.
   struct Usage {
     double workers_cpu_ns = 0, delayed_ns = 0;
   };
@@ -65,12 +66,12 @@ class Rank {
   struct Runner {
     const std::vector<Instruction>& code;
     size_t at = 0;
-    double left = -1;                // of kWork; -1: not begun
+    double left = -1;                // of kWork; -1: not started
     double until = -1;               // of kSleep
     std::vector<double> parts = {};  // of kPool
   };
   bool Go(Runner& runner, double now);
-  // False if the instruction is not through yet.
+  // Returns false if the instruction is not finished yet.
   bool Passes(Runner& runner, const Instruction& instruction, double now);
   bool Computes(const Runner& runner) const;
   void ShareCores(double now);
@@ -86,7 +87,8 @@ class Rank {
   std::vector<Usage> usage_;
   int turn_ = 0, finished_turn_ = 0;
   double last_pool_ = -1e18, delayed_ns_ = 0;
-  // Shares of a core: training, autograd; the pool's further threads; workers.
+  // Shares of a core: training and autograd thread; the pool's other threads;
+  // workers.
   double foreground_[2] = {1, 1};
   std::vector<double> pool_speed_, worker_speed_;
   bool contended_ = false;

@@ -34,7 +34,7 @@ Argument TensorOf(TraceBuilder& builder, const std::string& word, size_t open) {
   return argument;
 }
 
-// "float[4x8]+float[2x8]"
+// Parses "float[4x8]+float[2x8]".
 Argument ListOf(TraceBuilder& builder, const std::string& word) {
   Argument list;
   list.type = builder.Intern("TensorList");
@@ -53,7 +53,7 @@ OpInputs InputsOf(TraceBuilder& builder, const std::string& text) {
   OpInputs inputs;
   size_t at = 0;
   while (at <= text.size()) {
-    // Between quotation marks, commas and brackets belong to a value.
+    // Inside quotation marks, commas and brackets are a part of the value.
     const bool quoted = text[at] == '\'';
     const size_t from = quoted ? text.find('\'', at + 1) : at;
     const size_t end = std::min(text.find(',', from), text.size());

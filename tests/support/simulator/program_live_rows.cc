@@ -13,7 +13,7 @@ int64_t SettingOf(const Machine& machine, const char* name, int64_t other) {
                                          : std::atoll(found->second.c_str());
 }
 
-// At the end of a step that is the `number`-th recorded one.
+// Returns the sample at the end of the `number`-th recorded step.
 DeviceSample SampleOf(const Machine& machine, int rank, int number,
                       int64_t time_ns) {
   const auto bytes = [](double amount) {

@@ -1,5 +1,5 @@
-// What only a live recording holds: the loader, settings, what the operating
-// system counted, clocks and memory of the device, once per step.
+// Rows that only a live recording has, once per step: the loader, settings,
+// counters of the operating system, and the device's clocks and memory.
 #pragma once
 
 #include <stepscope/trace_builder.h>
@@ -13,13 +13,13 @@
 
 namespace stepscope::simulator {
 
-// A simulated time as a host's clock that is right tells it; a double could not
-// hold the nanoseconds.
+// Converts a simulated time to the time of a correct host clock. A double could
+// not hold the nanoseconds.
 inline int64_t SinceEpoch(double ns) {
   return 1'760'000'000'000'000'000 + std::llround(ns);
 }
 
-// `clock_ns` is how far the host's clock is off.
+// Adds these rows. `clock_ns` is the error of the host's clock.
 void AddLiveRows(const Machine& machine, const RankCode& code,
                  const std::vector<Rank::Usage>& usage, int device,
                  double clock_ns, TraceBuilder& builder);

@@ -35,7 +35,7 @@ void ReadLoader(const Statement& s, Machine& machine) {
   machine.loader_name = s.Text("name", machine.loader_name);
 }
 
-// group tp 0,1 2,3
+// Reads a line such as "group tp 0,1 2,3".
 void ReadGroups(const Statement& s, Machine& machine) {
   for (size_t i = 1; i < s.words.size(); ++i) {
     RankGroup group{.name = s.Word(0),
@@ -48,7 +48,7 @@ void ReadGroups(const Statement& s, Machine& machine) {
   }
 }
 
-// False if it is no directive.
+// Reads a directive. Returns false if the statement is not a directive.
 bool Read(const Statement& s, Machine& machine) {
   if (s.verb == "cores") {
     machine.cores = static_cast<int>(s.Number(0));

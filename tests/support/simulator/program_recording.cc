@@ -23,7 +23,7 @@ class Recorder {
   Recorder(const Machine& machine, const RankCode& code, int rank,
            Jitter& jitter)
       : machine_(machine), code_(code), rank_(rank), jitter_(jitter) {
-    // Host clocks of ranks disagree; device clocks drift from the host's.
+    // The ranks' host clocks disagree, and device clocks drift from the host's.
     if (rank > 0) skew_ns_ = jitter.Uniform(-3e5, 3e5);
     device_skew_ns_ =
         jitter.Uniform(-machine.clock_error_ns, machine.clock_error_ns);
@@ -64,8 +64,8 @@ class Recorder {
  private:
   int64_t Host(double ns) const { return SinceEpoch(ns + skew_ns_); }
   int64_t OnDevice(double ns) const { return Host(ns + device_skew_ns_); }
-  // Kineto keeps what the device begins inside the window, but not the calls
-  // that launched it before.
+  // Kineto keeps device work that starts in the window, but not the earlier
+  // calls that launched it.
   bool IsBacklog(const DeviceTask& task) const {
     return !machine_.live && task.step < machine_.warmup &&
            task.begin >= window_begin_;
@@ -89,7 +89,7 @@ class Recorder {
     run.world_size = machine_.ranks;
     run.backend = machine_.ranks > 1 ? "nccl" : "";
     run.producer = machine_.live ? "stepscope" : "torch.profiler";
-    // Simulated hosts are not slowed down by a recorder.
+    // A recorder does not slow simulated hosts down.
     if (!machine_.live && !machine_.gpu.empty()) run.op_cost_ns = 1;
     run.record_shapes = true;
     if (!machine_.gpu.empty()) {
@@ -117,7 +117,7 @@ class Recorder {
     if (!machine_.live) return;
     run.training_thread = training_;
     run.usable_cores = machine_.cores;
-    run.local_ranks = 1;  // each rank has cores of its own
+    run.local_ranks = 1;  // each rank has its own cores
     run.profile_memory = true;
     for (const Row& row : code_.rows) {
       const bool timed = row.is == RowIs::kStep && row.step < machine_.warmup &&
@@ -256,7 +256,7 @@ class Recorder {
     const auto bytes = static_cast<int64_t>(row.bytes);
     allocated_ += bytes;
     reserved_ = std::max(reserved_, allocated_);
-    // A release is of the youngest memory of its size.
+    // A release frees the youngest block of its size.
     std::vector<uint64_t>& live = live_[std::abs(bytes)];
     if (bytes >= 0) live.push_back(next_address_ += kAddressesApart);
     const uint64_t address = live.empty() ? 0 : live.back();
@@ -323,10 +323,10 @@ class Recorder {
   TraceBuilder builder_;
   RowId training_ = kNone;
   double skew_ns_ = 0, device_skew_ns_ = 0;
-  double window_begin_ = 0;  // of the recorded steps
+  double window_begin_ = 0;  // start of the recorded steps
   int64_t allocated_ = 0, reserved_ = 0;
   std::map<int64_t, const DeviceTask*> stream_waits_;  // by correlation
-  std::map<int64_t, std::vector<uint64_t>> live_;      // addresses by bytes
+  std::map<int64_t, std::vector<uint64_t>> live_;  // addresses by size in bytes
   uint64_t next_address_ = 0;
 };
 

@@ -1,4 +1,4 @@
-// What a recorder would have kept of a simulated rank.
+// Returns what a recorder would have kept of a simulated rank.
 #pragma once
 
 #include <stepscope/trace.h>
@@ -14,8 +14,8 @@ namespace stepscope::simulator {
 Trace RecordingOf(const Machine& machine, const RankCode& code, int rank,
                   const std::vector<Rank::Usage>& usage, Jitter& jitter);
 
-// From the end of the last step before the recording to the end of the last
-// recorded one, device work included; per step, in ns.
+// Returns the ns per step from the end of the last unrecorded step to the end
+// of the last recorded one, including device work.
 double TrueStepNs(const Machine& machine, const RankCode& code);
 
 }  // namespace stepscope::simulator

@@ -19,8 +19,9 @@ namespace stepscope {
 namespace simulator {
 namespace {
 
-// Joins the tasks of all ranks that take part in one collective. It waits for
-// all of its group, or for both ends of a message, also where one never comes.
+// Connects the tasks of all ranks that take part in a collective. A collective
+// waits for its whole group, or a message for both ends, even if one never
+// arrives.
 std::vector<Meeting> MeetingsOf(const Machine& machine,
                                 std::vector<RankCode>& codes) {
   std::map<std::array<int, 4>, int> known;
@@ -40,11 +41,11 @@ std::vector<Meeting> MeetingsOf(const Machine& machine,
   return meetings;
 }
 
-// Runs all ranks to their end in one world.
+// Runs all ranks together until they end.
 absl::Status RunToTheEnd(std::vector<std::unique_ptr<Rank>>& ranks,
                          std::vector<Meeting>& meetings) {
   double now = 1e9;
-  size_t first_open = 0;  // collectives before it are done
+  size_t first_open = 0;  // all collectives before it are done
   const auto all_done = [&] {
     return std::ranges::all_of(ranks, [](auto& r) { return r->finished(); });
   };

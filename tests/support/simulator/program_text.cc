@@ -28,8 +28,9 @@ bool IsMark(const Token& token, std::string_view mark) {
   return !token.quoted && !token.ends_statement && token.text == mark;
 }
 
-// Words, braces, and the ends of lines. A "#" at the start of a word begins a
-// comment; names hold them, too ("Optimizer.step#SGD.step").
+// Splits a text into words, braces and line ends. A "#" at the start of a word
+// starts a comment; inside a word it is part of a name
+// ("Optimizer.step#SGD.step").
 std::vector<Token> Tokens(std::string_view text) {
   std::vector<Token> tokens;
   int line = 1;

@@ -1,4 +1,4 @@
-// The text of a program for the simulator: lines into statements.
+// Parses the text of a simulator program into statements.
 #pragma once
 
 #include <absl/status/statusor.h>
@@ -19,27 +19,30 @@ struct Statement {
   int line = 0;
 
   bool Says(std::string_view word) const;
-  // The option as a number (a duration in ns, a size in bytes, a plain number),
-  // or `other`.
+  // Returns the option as a number (a duration in ns, a size in bytes, or a
+  // plain number), or `other`.
   double Option(const std::string& name, double other) const;
-  // The option as it is written, or `other`.
+  // Returns the option's text, or `other`.
   std::string Text(const std::string& name, const std::string& other) const;
   std::string Word(size_t index) const;  // "" if there are fewer
   double Number(size_t index) const;     // of words; 0 if there are fewer
 };
 
-// A program's statements in order. InvalidArgument names the line.
+// Returns a program's statements in order. InvalidArgument names the line.
 absl::StatusOr<std::vector<Statement>> ParseProgram(std::string_view text);
 
-// "12us" -> 12000, "4KiB" -> 4096, "0.5" -> 0.5; NaN if it is no number.
+// Returns "12us" as 12000, "4KiB" as 4096, "0.5" as 0.5; NaN if it is not a
+// number.
 double ParseNumber(std::string_view text);
 
-// The program with some of its faults put right: a line that begins with "-2"
-// is there while the second fault is, a line that begins with "+2" once it is
-// put right. "-" and "+" alone mean the first. fixed[i]: the fault i + 1.
+// Returns the program with some of its faults fixed. A line that starts with
+// "-2" remains while the second fault is not fixed; one with "+2" remains once
+// it is fixed. "-" and "+" alone mean the first fault. fixed[i] is for fault i
+// + 1.
 std::string WithFixes(std::string_view text, const std::vector<bool>& fixed);
 
-// Puts numbers for $name and $(expression) in a text; + - * / and names.
+// Replaces $name and $(expression) in a text with numbers. Expressions have + -
+// * / and names.
 absl::StatusOr<std::string> Substitute(
     std::string_view text, const std::map<std::string, double>& values);
 

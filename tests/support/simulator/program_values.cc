@@ -1,4 +1,4 @@
-// What is put into a program's text before it is read: numbers and fixes.
+// Inserts numbers and fixes into a program's text before it is parsed.
 #include <absl/status/status.h>
 
 #include <algorithm>
@@ -12,7 +12,7 @@
 namespace stepscope::simulator {
 namespace {
 
-// Sums and products over numbers and names, by descent.
+// Parses sums and products of numbers and names by recursive descent.
 class Expression {
  public:
   Expression(std::string_view text, const std::map<std::string, double>& values)
@@ -132,7 +132,7 @@ absl::StatusOr<std::string> Substitute(
              std::isalpha(static_cast<unsigned char>(text[end]))) {
         ++end;
       }
-      // A unit may follow the name: the longest known name counts.
+      // A unit may follow the name, so the longest known name is taken.
       while (end > at + 1 &&
              !values.contains(std::string(text.substr(at + 1, end - at - 1)))) {
         --end;

@@ -1,7 +1,7 @@
-"""Loaded by every Python that `stepscope run` starts, before its script: arms the recorder where torch trains.
+"""Every Python started by `stepscope run` loads this before its script. It arms the recorder in processes that train.
 
-Nothing is imported and nothing recorded until a process imports torch.optim or makes a DataLoader. Another sitecustomize
-further down the path is loaded as it would have been without this one.
+Nothing is imported or recorded until a process imports torch.optim or torch.utils.data.dataloader. Another sitecustomize
+further down the path is loaded as well.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class _Watch:
-    """A finder that calls `_arm` once one of the watched modules has been loaded."""
+    """A finder that calls `_arm` when one of the watched modules has been loaded."""
 
     installers = {"torch.optim.optimizer": "install_optimizer", "torch.utils.data.dataloader": "install_loader"}
 
@@ -46,12 +46,12 @@ class _Watch:
 def _arm(installer: str, module: ModuleType) -> None:
     try:
         getattr(_arm_module(), installer)(module)
-    except Exception as error:  # a training that cannot be recorded goes on
+    except Exception as error:  # a training that cannot be recorded continues
         print(f"stepscope: this program is not recorded: {type(error).__name__}: {error}", file=sys.stderr)
 
 
 def _arm_module() -> ModuleType:
-    """stepscope._arm from the package that this file belongs to, which may be missing from this Python's path."""
+    """Returns stepscope._arm of this file's own package, which may not be on this Python's path."""
     import importlib
     import importlib.util
     folder = os.path.dirname(_HERE)
@@ -65,7 +65,7 @@ def _arm_module() -> ModuleType:
 
 
 def _load_next() -> None:
-    """The sitecustomize that this one hides."""
+    """Loads the sitecustomize that this one hides."""
     from importlib.machinery import PathFinder
     spec = PathFinder.find_spec("sitecustomize", sys.path)
     if spec is not None and spec.loader is not None:

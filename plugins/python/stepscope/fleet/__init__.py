@@ -1,4 +1,4 @@
-"""Many ranks and many runs: traces are analysed where they lie, each in a process of its own.
+"""Many ranks and many runs: each trace is analysed where it is stored, in a separate process.
 
     from stepscope import fleet
 
@@ -30,17 +30,17 @@ __all__ = ["Catalogue", "analyze"]
 
 def analyze(where: str | os.PathLike[str], *, engine: str = "local", workers: int | None = None, attempts: int = 3, run: str = "",
             cycle: int = -1, storage_options: dict[str, Any] | None = None) -> Report:
-    """The report of all ranks of one run, as `stepscope analyze` makes it, from any number of traces.
+    """Returns the report on all ranks of one run, as `stepscope analyze` makes it, from any number of traces.
 
-    `where` is a folder with one trace per rank, a log directory (its newest run, or `run`; its last cycle, or `cycle`), or
-    the same at a URL of fsspec ("s3://...", "gs://..."), for which `storage_options` are those of fsspec. Each trace is one
-    task of a worker, which returns a digest of some 10 to 60 KB; the digests are merged here.
+    `where` is a folder with one trace per rank, a log directory (its newest run, or `run`; its last cycle, or `cycle`), or a
+    URL of either for fsspec ("s3://...", "gs://..."), with fsspec's `storage_options`. Each trace is one task of a worker,
+    which returns a digest of about 10 to 60 KB. The digests are merged here.
 
-    `engine` is "local", `workers` processes of this machine (default: one per core), or "ray", the workers of the Ray cluster
-    that is connected, or else of one started here. Ray's workers need this package, and paths that they can read.
+    `engine` is "local" (`workers` processes on this machine, by default one per core) or "ray" (the workers of the connected
+    Ray cluster, or of a cluster started here). Ray's workers need this package and access to the paths.
 
-    A task whose worker dies is tried `attempts` times. The report names the ranks that have no trace, or one that cannot be
-    read. StepscopeError: no trace could be read, or the traces are not the ranks of one run.
+    A task whose worker dies is tried `attempts` times in total. The report names ranks whose trace is missing or unreadable.
+    Raises StepscopeError if no trace could be read, or the traces are not the ranks of one run.
     """
     if engine not in engines.ENGINES:
         raise StepscopeError(f"engine must be {' or '.join(engines.ENGINES)}, not '{engine}'")
@@ -50,9 +50,9 @@ def analyze(where: str | os.PathLike[str], *, engine: str = "local", workers: in
         say(f"skipped {note}")
     tasks = [Task(path, options) for path in found.paths]
     with tempfile.TemporaryDirectory(prefix="stepscope-fleet-") as folder:
-        digests: dict[int, str] = {}  # by task, so that the ranks are in the order of the paths
+        digests: dict[int, str] = {}  # by task, so that ranks keep the order of the paths
         unreadable = dict(found.unreadable)
-        with contextlib.closing(engines.ENGINES[engine](tasks, workers, attempts)) as answers:  # Ctrl-C ends the workers, too
+        with contextlib.closing(engines.ENGINES[engine](tasks, workers, attempts)) as answers:  # Ctrl-C also ends the workers
             for index, answer in answers:
                 if answer.error:
                     say(answer.error)

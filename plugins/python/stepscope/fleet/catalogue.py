@@ -1,7 +1,7 @@
-"""What the reports of many runs say, in one SQLite file: which of last week's jobs wait for data?
+"""Collects the reports of many runs in one SQLite file, to answer questions such as: which of last week's jobs wait for data?
 
-Tables: runs, windows (of a run), and of each window its ranks, findings and figures (docs/python.md). Several processes may add
-to one file at once; each window is added in a transaction of its own.
+Tables: runs, windows (of a run), and for each window its ranks, findings and figures (docs/python.md). Several processes may
+add to one file at once; each window is added in its own transaction.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from .._native import StepscopeError, say
 from ..report import Report
 from . import storage
 
-VERSION = 1  # of the tables, as user_version of the file
-TIME = "%Y-%m-%d %H:%M:%S"  # local, as in the names of runs
-TIMEOUT_S = 60.0  # how long one writer waits for another
+VERSION = 1  # of the tables; stored as the file's user_version
+TIME = "%Y-%m-%d %H:%M:%S"  # local time, as in the names of runs
+TIMEOUT_S = 60.0  # how long a writer waits for another one
 UNITS = {"h": datetime.timedelta(hours=1), "d": datetime.timedelta(days=1), "w": datetime.timedelta(weeks=1)}
 
 TABLES = """
@@ -48,29 +48,29 @@ create table figures (
     primary key (window, key));
 create index figures_by_key on figures (key, value);
 """
-# Of a report, the objects whose numbers become figures: "time_split_ms.data".
+# Objects of a report whose numbers become figures such as "time_split_ms.data".
 FIGURES = ("time_split_ms", "path_split_ms", "phases_ms")
 
 
 @dataclass(frozen=True)
 class Found:
-    """A window that answers a question. Times are milliseconds per step."""
+    """A window that answers a question. Times are in ms per step."""
 
     name: str
     started: str  # "2026-01-31 14:05:09", local time
-    folder: str  # what `stepscope analyze` takes
+    folder: str  # an argument for `stepscope analyze`
     ranks: int
     step_ms: float
-    share: float  # of the step: what it waits for the cause, or what the finding gains; 0 to 1
+    share: float  # share of the step (0 to 1) that waits for the cause or that the finding gains
     first_finding: str  # "" if nothing is worth a change
     first_gain_ms: float
 
 
 class Catalogue:
-    """Also a context manager. One thread; a process that forks opens its own."""
+    """Also a context manager. Use it on one thread; a forked process must open its own."""
 
     def __init__(self, path: str | os.PathLike[str], *, create: bool = True) -> None:
-        """Makes the file where it is missing, unless `create` is False."""
+        """Opens the file. Creates a missing file unless `create` is False."""
         self.path = os.fspath(path)
         if not create and not os.path.isfile(self.path):
             raise StepscopeError(f"{self.path} is missing: stepscope catalogue add {self.path} DIR makes it")
@@ -89,10 +89,10 @@ class Catalogue:
         self._db.close()
 
     def add(self, where: str | os.PathLike[str], *, workers: int | None = None) -> int:
-        """Adds the runs in a folder and in the folders below it; returns how many windows were added, or again as they had changed.
+        """Adds the runs in a folder and its subfolders. Returns the number of windows that were new or had changed.
 
-        The reports that the runs wrote are read. The traces of a window without one are analysed, by `workers` processes.
-        A window that cannot be read is named on standard error, and the others are added. A URL is one run, as for analyze().
+        Reads the reports that the runs wrote. If a window has none, `workers` processes analyse its traces. A window that
+        cannot be read is named on stderr, and the others are added. A URL is one run, as for analyze().
         """
         place = os.fspath(where)
         if storage.is_url(place):
@@ -106,14 +106,15 @@ class Catalogue:
                     if not self._has(run, window, source):
                         self._write(run, window, source, _report_of(source.path, workers))
                         added += 1
-                except Exception as error:  # one damaged report must not cost the others
+                except Exception as error:  # one damaged report must not prevent the others
                     say(f"skipped {window['folder']}: {error}")
         return added
 
     def find(self, *, finding: str = "", waits_for: str = "", since: str = "", at_least: float = 0.05) -> list[Found]:
-        """The windows with a finding that gains at least that share of a step, or whose step waits that long for a cause
-        (docs/json.md, causes); the largest share first. With both, those that have both, by the cause; with neither, all, the
-        newest first. `since` is a number of hours, days or weeks ("36h", "7d", "2w") or a date ("2026-01-31")."""
+        """Returns windows with a finding that gains at least this share of a step, or whose step waits for a cause
+        (docs/json.md, causes) for at least this share, largest share first. With both arguments, windows must satisfy both and
+        are ordered by the cause; with neither, all windows are returned, newest first. `since` is a number of hours, days or
+        weeks ("36h", "7d", "2w") or a date ("2026-01-31")."""
         shares = {"by_cause": "0.0", "by_finding": "0.0"}
         values: dict[str, Any] = {"least": at_least, "since": _beginning(since), "rule": finding, "cause": f"time_split_ms.{waits_for}"}
         conditions = ["runs.started >= :since"]
@@ -140,11 +141,11 @@ class Catalogue:
                 for name, started, folder, ranks, step_ms, by_cause, by_finding, rule, gain_ms in rows]
 
     def waiting_for(self, cause: str, *, since: str = "", at_least: float = 0.05) -> list[Found]:
-        """The windows whose step waits for a cause: waiting_for("data", since="7d")."""
+        """Returns the windows whose step waits for a cause: waiting_for("data", since="7d")."""
         return self.find(waits_for=cause, since=since, at_least=at_least)
 
     def count(self, since: str = "") -> int:
-        """The windows of runs that started since then."""
+        """Returns the windows of runs that started since then."""
         with self._saying("read"):
             return int(self._db.execute("select count(*) from windows join runs on runs.id = windows.run where started >= ?",
                                         [_beginning(since)]).fetchone()[0])
@@ -158,7 +159,7 @@ class Catalogue:
 
     @contextlib.contextmanager
     def _writing(self) -> Iterator[None]:
-        """A transaction. It begins as a writer, or two that have read could wait for each other."""
+        """A transaction. It starts as a writer; otherwise two transactions that have both read could wait for each other."""
         with self._saying("write"):
             self._db.execute("begin immediate")
             try:
@@ -174,7 +175,7 @@ class Catalogue:
     def _make_tables(self) -> None:
         if self._version() == 0:
             with self._writing():
-                if self._version() == 0:  # else another process has made them meanwhile
+                if self._version() == 0:  # otherwise another process has just made the tables
                     for statement in TABLES.split(";")[:-1]:
                         self._db.execute(statement)
                     self._db.execute(f"pragma user_version = {VERSION}")
@@ -206,7 +207,7 @@ class Catalogue:
                 values (?, ?, ?, ?, ?, ?, ?, ?) on conflict (folder) do update set name = excluded.name, started = excluded.started,
                 run_id = excluded.run_id, world_size = excluded.world_size, host = excluded.host, device = excluded.device,
                 torch_version = excluded.torch_version returning id""", [run["folder"], *facts]).fetchone()[0]
-            # What belongs to the window goes with it.
+            # Deletes the window together with its rows in other tables.
             self._db.execute("delete from windows where run = ? and cycle = ?", [row, window["cycle"]])
             number = self._db.execute(
                 "insert into windows (run, cycle, folder, source, has_gpu, steps, step_ms) values (?, ?, ?, ?, ?, ?, ?)",
@@ -221,13 +222,13 @@ class Catalogue:
 
 @dataclass(frozen=True)
 class _Source:
-    """Where the report of all ranks of a window comes from: a report, or the folder of its traces."""
+    """The source of a window's report on all ranks: a report file, or the folder of its traces."""
 
     path: str
     files: list[str]
 
     def state(self) -> str:
-        """Changes when the files do."""
+        """A text that changes when the files change."""
         return "\n".join([self.path, *(f"{about.st_mtime_ns} {about.st_size}" for about in map(os.stat, self.files))])
 
 
@@ -253,7 +254,7 @@ def _report_of(source: str, workers: int | None) -> Report:
 
 
 def _start_of(run: dict[str, Any], source: _Source, report: Report) -> str:
-    """As the name of the run says it; else when its file was written."""
+    """Returns the start time in the run's name, or else the time at which its file was written."""
     if named := re.search(r"(\d{4})_(\d\d)_(\d\d)_(\d\d)_(\d\d)_(\d\d)", f"{run['start']} {report.run.run_id}"):
         return "{}-{}-{} {}:{}:{}".format(*named.groups())
     when = datetime.datetime.fromtimestamp(os.stat(source.files[0]).st_mtime) if source.files else datetime.datetime.now()
@@ -261,7 +262,7 @@ def _start_of(run: dict[str, Any], source: _Source, report: Report) -> str:
 
 
 def _beginning(since: str) -> str:
-    """The time that "7d" or "2026-01-31" stands for, as `started` has it."""
+    """Returns the time that "7d" or "2026-01-31" means, in the form of `started`."""
     if not since:
         return ""
     if found := re.fullmatch(r"(\d{1,6})([hdw])", since):

@@ -1,4 +1,4 @@
-"""`stepscope catalogue`: the runs of many log directories in one file, and questions to it."""
+"""`stepscope catalogue`: collects the runs of many log directories in one file, and answers questions about them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ WITH_VALUE = ("--waits-for", "--finding", "--since", "--at-least", "--format", "
 
 
 def parse(words: Sequence[str]) -> tuple[list[str], dict[str, str]]:
-    """The arguments, and the values of the options."""
+    """Returns the arguments and the values of the options."""
     arguments: list[str] = []
     options: dict[str, str] = {}
     rest = list(words)
@@ -41,7 +41,7 @@ def _share(text: str) -> float:
 
 
 def catalogue(words: Sequence[str]) -> int:
-    """`stepscope catalogue`; returns the exit status."""
+    """Runs `stepscope catalogue`; returns the exit status."""
     try:
         arguments, options = parse(words)
         allowed = {"add": ("--workers",), "find": WITH_VALUE[:-1]}.get(arguments[0] if arguments else "", ())
@@ -84,7 +84,7 @@ def _add(path: str, folders: Sequence[str], workers: int | None) -> int:
 
 
 def _printable(text: str) -> str:
-    """No terminal acts on it: names come from traces."""
+    """Escapes characters that a terminal would interpret, because names come from traces."""
     return "".join(one if one.isprintable() else f"\\x{ord(one):02x}" if ord(one) < 256 else f"\\u{ord(one):04x}" for one in text)
 
 

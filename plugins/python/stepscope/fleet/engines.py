@@ -1,6 +1,6 @@
-"""What runs the tasks of the ranks: processes of this machine, or the workers of a Ray cluster.
+"""Runs the ranks' tasks in processes of this machine or on the workers of a Ray cluster.
 
-An engine takes tasks, the number of workers and the number of attempts, and yields (index of the task, answer) as tasks end.
+An engine takes tasks, the number of workers and the number of attempts. It yields (index of the task, answer) as tasks end.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from .worker import Answer, Task
 Answers = Generator[tuple[int, Answer], None, None]
 Engine = Callable[[Sequence[Task], "int | None", int], Answers]
 
-PACKAGES = str(pathlib.Path(__file__).parents[2])  # the folder of the package, for the processes that are started
-IN_FLIGHT = 4  # tasks that Ray has at once, per core: enough to keep it busy
+PACKAGES = str(pathlib.Path(__file__).parents[2])  # the package's parent folder, for started processes
+IN_FLIGHT = 4  # tasks given to Ray at once, per core: enough to keep it busy
 
 
 class WorkerDied(Exception):
@@ -32,17 +32,17 @@ class WorkerDied(Exception):
 
 
 class Worker:
-    """A process that does one task after the other. It is started by the first, and again after it has died.
+    """A process that does one task after the other. The first task starts it, and it is restarted after it has died.
 
-    A process of our own, not multiprocessing's: those import the caller's __main__, which need not be importable, and when
-    one of a pool dies, all tasks of the pool fail.
+    It is not a process of multiprocessing: those import the caller's __main__, which may not be importable, and if one process
+    of a pool dies, all tasks of the pool fail.
     """
 
     def __init__(self) -> None:
         self._process: subprocess.Popen[bytes] | None = None
 
     def do(self, task: Task) -> Answer:
-        """Raises WorkerDied, in words that continue "the process"."""
+        """Raises WorkerDied with words that continue the sentence "the process ..."."""
         process = self._process = self._process or _start()
         assert process.stdin is not None and process.stdout is not None
         try:
@@ -50,7 +50,7 @@ class Worker:
             process.stdin.flush()
             answer = pickle.load(process.stdout)
         except (OSError, EOFError, pickle.UnpicklingError):
-            process.kill()  # where it lives, its answers are no use
+            process.kill()  # if it lives, its answers are useless
             status = process.wait()
             self.close()
             raise WorkerDied(_ending(status)) from None
@@ -58,7 +58,7 @@ class Worker:
         return answer
 
     def kill(self) -> None:
-        """From any thread: the do() of another one raises WorkerDied."""
+        """May be called on any thread: a do() in progress raises WorkerDied."""
         if process := self._process:
             process.kill()
 
@@ -71,7 +71,7 @@ class Worker:
 
 def _start() -> subprocess.Popen[bytes]:
     path = os.pathsep.join([PACKAGES, *filter(None, [os.environ.get("PYTHONPATH")])])
-    # Not by -m: classes of a module that is run have another name, by which nobody else can unpickle them.
+    # Not with -m: classes of a module started that way have another name, and cannot be unpickled here.
     return subprocess.Popen([sys.executable, "-c", f"from {worker.__name__} import main; main()"], stdin=subprocess.PIPE,
                             stdout=subprocess.PIPE, env={**os.environ, "PYTHONPATH": path})
 
@@ -83,8 +83,8 @@ def _ending(status: int) -> str:
 
 
 def local(tasks: Sequence[Task], workers: int | None, attempts: int) -> Answers:
-    """One process per core that this one may use, or `workers`."""
-    waiting: queue.SimpleQueue[tuple[int, int]] = queue.SimpleQueue()  # (task, attempts before)
+    """Runs `workers` processes, by default one per core that this process may use."""
+    waiting: queue.SimpleQueue[tuple[int, int]] = queue.SimpleQueue()  # (task, previous attempts)
     done: queue.SimpleQueue[tuple[int, Answer]] = queue.SimpleQueue()
     stopped = threading.Event()
     for index in range(len(tasks)):
@@ -102,7 +102,7 @@ def local(tasks: Sequence[Task], workers: int | None, attempts: int) -> Answers:
                     waiting.put((index, before + 1))
                 else:
                     done.put((index, Answer(error=_given_up(tasks[index], attempts, f"the process that read it {died}"))))
-            except Exception as error:  # else nobody would answer for this task
+            except Exception as error:  # otherwise this task would never be answered
                 done.put((index, Answer(error=f"{tasks[index].path} could not be handed to a process: {error}")))
 
     processes = [Worker() for _ in range(min(len(tasks), workers or len(os.sched_getaffinity(0))))]
@@ -112,10 +112,10 @@ def local(tasks: Sequence[Task], workers: int | None, attempts: int) -> Answers:
     try:
         for _ in tasks:
             yield done.get()
-    finally:  # also where the caller stops early
+    finally:  # also if the caller stops early
         stopped.set()
         for _ in threads:
-            waiting.put((0, 0))  # wakes a thread that waits
+            waiting.put((0, 0))  # wakes a waiting thread
         for one, thread in zip(processes, threads):
             one.kill()
             thread.join()
@@ -127,7 +127,7 @@ def _given_up(task: Task, attempts: int, why: str) -> str:
 
 
 def ray(tasks: Sequence[Task], workers: int | None, attempts: int) -> Answers:
-    """The cluster that is connected, or that RAY_ADDRESS names, or one of `workers` processes that is started here."""
+    """Uses the connected cluster, the one in RAY_ADDRESS, or one of `workers` processes started here."""
     try:
         import ray as cluster
     except ImportError:
@@ -136,7 +136,7 @@ def ray(tasks: Sequence[Task], workers: int | None, attempts: int) -> Answers:
     if started:
         cluster.init(**({} if os.environ.get("RAY_ADDRESS") else {"num_cpus": workers, "include_dashboard": False}))
     try:
-        digest = cluster.remote(max_retries=attempts - 1)(worker.digest)  # of the deaths of workers, not of errors
+        digest = cluster.remote(max_retries=attempts - 1)(worker.digest)  # retries after a worker's death, not after errors
         rest = iter(enumerate(tasks))
         flying: dict[Any, int] = {}
         most = IN_FLIGHT * max(1, int(cluster.cluster_resources().get("CPU", 1)))

@@ -1,4 +1,4 @@
-"""Where traces lie: folders of this machine, or URLs of fsspec, which is imported only for these."""
+"""Finds traces in folders of this machine or at URLs of fsspec, which is imported only for URLs."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from typing import Any
 from .. import _native
 from .._native import StepscopeError
 
-HEAD = 64 * 1024  # bytes of a remote trace with which its run, rank and cycle are told
+HEAD = 64 * 1024  # bytes of a remote trace that show its run, rank and cycle
 TRACE_ENDINGS = (".json", ".json.gz", ".json.zst", ".xplane.pb")
 
 
 @dataclass(frozen=True)
 class Traces:
-    """The traces of one window of a run, sorted by rank, the files that were not taken ("path: why"), and those that cannot be read."""
+    """A window's traces sorted by rank, the files that were left out ("path: why"), and the unreadable files."""
 
     paths: list[str]
     passed_over: list[str]
@@ -33,7 +33,7 @@ def is_url(path: str) -> bool:
 
 
 def traces(where: str, run: str, cycle: int, options: dict[str, Any]) -> Traces:
-    """What `stepscope analyze` would read of `where`."""
+    """Returns what `stepscope analyze` would read in `where`."""
     if not is_url(where):
         return _choose(where, run, cycle)
     system, root = _open(where, options)
@@ -53,7 +53,7 @@ def traces(where: str, run: str, cycle: int, options: dict[str, Any]) -> Traces:
 
 @contextmanager
 def fetched(path: str, options: dict[str, Any]) -> Iterator[str]:
-    """The trace as a file of this machine, which is removed afterwards if it had to be copied."""
+    """Yields the trace as a local file. If it had to be copied, it is removed afterwards."""
     if not is_url(path):
         yield path
         return
@@ -62,7 +62,7 @@ def fetched(path: str, options: dict[str, Any]) -> Iterator[str]:
         copy = os.path.join(folder, os.path.basename(name))
         try:
             system.get_file(name, copy)
-        except Exception as error:  # each storage has errors of its own
+        except Exception as error:  # each storage has its own error classes
             raise StepscopeError(f"cannot read {path}: {error or type(error).__name__}") from None
         yield copy
 
@@ -79,23 +79,23 @@ def _open(url: str, options: dict[str, Any]) -> tuple[Any, str]:
         raise StepscopeError(f"{url} needs the package fsspec: pip install 'stepscope[fleet]'") from None
     try:
         system, path = url_to_fs(url, **options)
-    except (ImportError, ValueError) as error:  # the package of this storage is missing; no such storage
+    except (ImportError, ValueError) as error:  # the storage's package is missing, or the storage is unknown
         raise StepscopeError(f"cannot open {url}: {error}") from None
     return system, str(path)
 
 
 def _sketch(system: Any, root: str, folder: str) -> None:
-    """Makes `folder` what the core needs to choose: the names of all traces below `root`, with their first bytes."""
+    """Fills `folder` so that the core can choose: the names of all traces below `root`, with their first bytes."""
     try:
         names = [str(name) for name in system.find(root) if str(name).endswith(TRACE_ENDINGS)]
     except Exception as error:
         raise StepscopeError(f"cannot list {root}: {error or type(error).__name__}") from None
     own = [name for name in names if re.search(r"/stepscope/[^/]+/c\d+/trace/[^/]+$", name)]
-    names = own or names  # of a log directory, not its copies for other viewers
+    names = own or names  # in a log directory, not the copies for other viewers
     heads = system.cat_ranges(names, [0] * len(names), [HEAD] * len(names), on_error="return")
     for name, head in zip(names, heads):
         copy = os.path.normpath(os.path.join(folder, os.path.relpath(name, root)))
-        if not copy.startswith(folder + os.sep):  # a key of an object store may hold ".."
+        if not copy.startswith(folder + os.sep):  # an object store's key may contain ".."
             continue
         os.makedirs(os.path.dirname(copy), exist_ok=True)
         pathlib.Path(copy).write_bytes(head if isinstance(head, bytes) else b"")

@@ -1,4 +1,4 @@
-"""The task of one rank, and the process that does one after the other for the local engine."""
+"""The task of one rank, and the local engine's process that does one task after the other."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Task:
 
 @dataclass(frozen=True)
 class Answer:
-    """The digest of a trace, or the sentence that says why there is none."""
+    """A trace's digest, or a sentence that says why there is none."""
 
     digest: bytes = b""
     error: str = ""
@@ -44,10 +44,10 @@ def digest(task: Task) -> Answer:
 
 
 def main() -> None:
-    """Takes tasks from standard input until it ends, and answers each on standard output."""
+    """Reads tasks from standard input until its end, and writes each answer to standard output."""
     answers = os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)  # what a library prints is no answer
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C ends the engine, and that ends this process
+    os.dup2(2, 1)  # output of libraries must not be taken for an answer
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C ends the engine, which then ends this process
     while True:
         try:
             task = pickle.load(sys.stdin.buffer)

@@ -1,7 +1,7 @@
 // ProfileParts: the collectors, the analysis and the files of a Profile. The
-// core (library profile_core) takes them as arguments. The library profile has
-// the default collectors, profile_outputs the default analysis and files;
-// plugins/inject combines the latter with collectors of its own.
+// library profile_core takes them as arguments. The library profile has the
+// default collectors, and profile_outputs the default analysis and files.
+// plugins/inject combines profile_outputs with its own collectors.
 #pragma once
 
 #include <absl/status/status.h>
@@ -27,51 +27,52 @@ struct WindowResult {
   const PageDetails& page;  // of the window's trace
   const LogPaths& paths;
   const std::string& log_dir;
-  // The report of all ranks of the job, without its whole_run; null on other
-  // ranks than rank 0, and where there is none.
+  // The report of all ranks of the job, without its whole_run. Null on all
+  // ranks but rank 0, and if there is no such report.
   const Report* job = nullptr;
 };
 
-// The report for people: `job`, if it is not null, else `own`. The times of the
-// whole run are this rank's own in both.
+// Returns the report for people: `job` if it is not null, else `own`. In both
+// cases whole_run is this rank's own.
 inline Report ReportToShow(const Report& own, const Report* job) {
   Report shown = job != nullptr ? *job : own;
   shown.whole_run = own.whole_run;
   return shown;
 }
 
-// One file of a window. `write` is called on the background thread.
+// One file of a window. `write` runs on the background thread.
 struct WindowFile {
   bool rank_0_only = false;
-  bool of_job = false;  // only where WindowResult::job is there
-  // It needs only the report and the page's details: written again when the run
-  // has ended.
+  bool of_job = false;  // only if WindowResult::job is set
+  // The file needs only the report and the page's details, so it is written
+  // again at the end of the run.
   bool of_report = false;
   std::function<absl::Status(const WindowResult& result)> write;
 };
 
 struct ProfileParts {
-  // The sources of events in the order they start, where
-  // ProfileOptions::collectors names none.
+  // Makes the sources of events, in the order in which they start. Used if
+  // ProfileOptions::collectors is not set.
   std::function<std::vector<std::unique_ptr<Collector>>(const ProfileOptions&)>
       collectors;
-  // `page`, if not null, receives what a page shows of the trace.
+  // If `page` is not null, it receives the page's details of the trace.
   std::function<Report(const Trace&, PageDetails* page)> analyze;
-  // The same of one rank of several, with what a report of all of them needs.
+  // The same for one of several ranks, with the data that a report of all ranks
+  // needs.
   std::function<RankDigest(const Trace&, PageDetails* page)> digest;
   // The report for the terminal.
   std::function<std::string(const Report&, const TextOptions&)> to_text;
-  // In the order in which they are written. The smallest and most useful come
-  // first, because the disk may be nearly full.
+  // In the order of writing. The smallest and most useful files come first,
+  // because the disk may be nearly full.
   std::vector<WindowFile> files;
-  // What ends a program that a signal asks to end (signal_grace): Finish(), or,
-  // if false, the Profile's destructor, so that whoever shows the reports may
-  // do so before, as long as the grace lasts.
+  // Who ends the program after a signal (signal_grace): Finish() if true, else
+  // the Profile's destructor, so that the caller can show the reports before
+  // that, within the grace period.
   bool finish_ends_program = true;
 };
 
-// The default analysis, its text, and the files that the options select;
-// without collectors.
+// Returns the default analysis, its text, and the files that the options
+// select. No collectors.
 ProfileParts ProfileOutputs(const ProfileOptions& options);
 
 }  // namespace stepscope

@@ -1,11 +1,11 @@
-// A RankExchange over the store of LibTorch's process group.
+// A RankExchange that uses the store of LibTorch's process group.
 //
 //   auto store = c10::make_intrusive<c10d::TCPStore>(address, options);
 //   stepscope::Profile profile(
 //       {.exchange = stepscope::MakeStoreExchange(*store)});
 //
-// Compiled by who includes it, against the LibTorch of the program: stepscope's
-// own libraries need no distributed LibTorch.
+// Compiled by the including program, with its LibTorch, so that stepscope's own
+// libraries do not need a distributed LibTorch.
 #pragma once
 
 #include <absl/status/status.h>
@@ -36,7 +36,7 @@ class StoreExchange final : public RankExchange {
     }
   }
 
-  // check() does not wait, whereas get() would, for a key that is not there.
+  // Uses check() first, because get() would wait for a key that does not exist.
   absl::StatusOr<std::optional<std::string>> Get(
       const std::string& key) override {
     try {
@@ -49,7 +49,7 @@ class StoreExchange final : public RankExchange {
   }
 
  private:
-  // Without the stack that LibTorch puts below the message.
+  // Drops the stack that LibTorch appends to the message.
   static absl::Status Failed(const std::exception& error) {
     const std::string text = error.what();
     return absl::UnavailableError(text.substr(0, text.find('\n')));
@@ -58,8 +58,8 @@ class StoreExchange final : public RankExchange {
   const c10::intrusive_ptr<c10d::Store> store_;
 };
 
-// Uses a client of its own (Store::clone), because a call of the program that
-// waits on `store` would block ours, and ours the program's.
+// Uses a separate client (Store::clone). With a shared client, a call of the
+// program that waits on `store` would block this exchange, and the reverse.
 inline std::shared_ptr<RankExchange> MakeStoreExchange(c10d::Store& store) {
   return std::make_shared<StoreExchange>(store.clone());
 }

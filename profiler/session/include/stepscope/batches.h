@@ -3,11 +3,11 @@
 //   for (auto& batch : stepscope::Batches(*loader, "train")) { ... }
 //
 // Works with any loader that has begin() and end(), such as LibTorch's
-// DataLoader, and includes no LibTorch header. Each wait for a batch becomes a
-// range with the name that torch.profiler uses, so that other tools recognise
-// it; the first includes the creation of the iterator, which starts to
-// prefetch. The Trace also has the loader's number of workers, its batch size
-// and, of LibTorch's loader, the worker threads.
+// DataLoader, without including a LibTorch header. Each wait for a batch
+// becomes a range with the name that torch.profiler uses, so that other tools
+// recognise it. The first wait includes the creation of the iterator, which
+// starts to prefetch. The Trace also contains the loader's number of workers
+// and batch size and, for LibTorch's loader, its worker threads.
 #pragma once
 
 #include <stepscope/range.h>
@@ -25,7 +25,7 @@
 
 namespace stepscope {
 
-// One loader; the fields are those of the Loader row (event.h).
+// Facts about one loader, as in the Loader row (event.h).
 struct LoaderFacts {
   std::string name;         // "train"
   std::string kind;         // "in-process", "threads", "processes"
@@ -38,9 +38,9 @@ struct LoaderFacts {
   bool operator==(const LoaderFacts&) const = default;
 };
 
-// Registers a loader while this exists; Batches makes one. Any thread may
-// create it, and one thread at a time uses it. A forked child has a copy of the
-// list.
+// Registers a loader while this object exists; Batches does it automatically.
+// Any thread may create it, and one thread at a time may use it. A forked child
+// has its own copy of the list.
 class LoaderRegistration {
  public:
   explicit LoaderRegistration(LoaderFacts facts);
@@ -48,7 +48,8 @@ class LoaderRegistration {
   LoaderRegistration(const LoaderRegistration&) = delete;
   LoaderRegistration& operator=(const LoaderRegistration&) = delete;
 
-  // The loop waits for a batch. One load while no window is open.
+  // Call when the loop waits for a batch. Costs one load while no window is
+  // open.
   void MarkWait() noexcept;
 
  private:
@@ -57,7 +58,7 @@ class LoaderRegistration {
   std::shared_ptr<Entry> entry_;  // shared with the list, which outlives this
 };
 
-// The names that Python's DataLoader gives to the wait for one batch.
+// The range names that Python's DataLoader uses for the wait for one batch.
 inline constexpr std::string_view kSingleProcessWait =
     "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__";
 inline constexpr std::string_view kMultiProcessWait =
@@ -65,7 +66,7 @@ inline constexpr std::string_view kMultiProcessWait =
 
 namespace internal {
 
-// The kernel's ids of the threads; joined threads are left out.
+// The threads' ids as the kernel numbers them. Joined threads are left out.
 std::vector<int64_t> ThreadIds(std::vector<std::thread>& threads);
 
 // Reads `workers_`, a protected member of LibTorch's DataLoaderBase, through a
@@ -88,7 +89,7 @@ struct WorkerAccess : Loader {
   }
 };
 
-// The facts that a loader's type offers; -1 where it offers none.
+// The facts that a loader's type offers. Numbers that it lacks are -1.
 template <typename Loader>
 LoaderFacts FactsOf(Loader& loader, std::string_view name) {
   LoaderFacts facts{.name = std::string(name), .kind = ""};
@@ -112,7 +113,7 @@ LoaderFacts FactsOf(Loader& loader, std::string_view name) {
 
 // One pass over a loader, on one thread. `name` tells loaders apart in reports
 // ("train", "validation"). Exceptions of the loader pass through. REQUIRES: the
-// loader outlives it.
+// loader outlives this object.
 template <typename Loader>
 class Batches {
  public:
@@ -134,7 +135,8 @@ class Batches {
     Iterator& operator++() {
       const Wait wait(*batches_);
       ++at_;
-      // LibTorch's iterator fetches the first batch when it is compared.
+      // Part of the wait, because LibTorch's iterator fetches the first batch
+      // when it is compared.
       done_ = !(at_ != end_);
       return *this;
     }
@@ -164,7 +166,7 @@ class Batches {
   std::default_sentinel_t end() const { return {}; }
 
  private:
-  // Lives while the loop waits for a batch.
+  // Exists while the loop waits for a batch.
   struct Wait {
     explicit Wait(Batches& batches)
         : range(RangeKind::kLoader, batches.wait_name_, batches.name_) {

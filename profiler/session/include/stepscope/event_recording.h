@@ -1,7 +1,7 @@
-// EventRecording: the slots of a closed window and their memory, until every
-// source has decoded its own.
+// EventRecording: the slots of a closed window and their memory. It lives until
+// every source has decoded its own records.
 //
-// EventBuffers::Close() fills it; after that one thread at a time uses it.
+// EventBuffers::Close() fills it. Afterwards one thread at a time may use it.
 #pragma once
 
 #include <stepscope/clock.h>
@@ -26,11 +26,11 @@ class EventRecording {
   EventRecording& operator=(const EventRecording&) = delete;
 
   void SetClosed(int64_t pid, Ticks closed, int64_t max_bytes);
-  // How many threads were still inside a write, so that nothing could be taken
-  // of them.
+  // Sets how many threads were still inside a write. Nothing could be taken
+  // from these threads.
   void SetUnfinished(int64_t threads) { unfinished_ = threads; }
-  // Takes the thread's chunks, open operators and counters. Without memory for
-  // that the thread is counted as lost.
+  // Takes the thread's chunks, open operators and counters. If there is not
+  // enough memory for that, the thread is counted as lost.
   void TakeThread(const RegisteredLog& log) noexcept;
   // Takes unused chunks, to unmap them later.
   void TakeUnused(std::pair<Chunk*, size_t> chunks) { unused_ = chunks; }
@@ -39,8 +39,8 @@ class EventRecording {
   const SlotLog& slots() const { return slots_; }
 
   // Adds the session's own rows: ranges, names of threads, and a Loss for what
-  // the buffers dropped. Called after the collectors, which may know better
-  // names of threads.
+  // the buffers dropped. Called after the collectors, because they may know
+  // better names of threads.
   void AddTo(TraceBuilder& builder, const ClockMap& clock) const;
 
  private:

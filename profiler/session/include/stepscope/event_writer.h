@@ -1,11 +1,11 @@
 // How a collector's hook writes slots: the inline half of the event buffers.
-// Programs that only mark ranges use range.h.
+// Programs that only mark ranges use range.h instead.
 //
 // A hook writes inside a WriteScope, which is false while no window is open.
-// The scope gives the hook exclusive use of its thread's log: Reserve() slots
-// and fill them, Push() and Pop() open operators. Nothing here blocks or
-// throws. A scope must not contain another scope, a fork, or foreign code that
-// may record.
+// The scope gives the hook exclusive use of its thread's log: the hook can
+// Reserve() slots and fill them, and Push() and Pop() open operators. None of
+// these calls blocks or throws. A scope must not contain another scope, a fork,
+// or foreign code that may record.
 #pragma once
 
 #include <stepscope/clock.h>
@@ -18,23 +18,24 @@
 
 namespace stepscope {
 
-// An operator that has started on this thread and not ended. `slot` is null if
-// its record was dropped. `note` belongs to the source that pushed it.
+// An operator that has started on this thread and has not ended. `slot` is null
+// if its record was dropped. `note` belongs to the source that pushed the
+// operator.
 struct OpenOp {
   const void* key;
   Slot* slot;
   uint64_t note;
 };
 
-// What one thread writes to. While `busy` is set only this thread touches it;
-// EventBuffers::Close() reads it while `busy` is clear.
+// The log that one thread writes to. While `busy` is set, only this thread
+// touches the log. EventBuffers::Close() reads it while `busy` is clear.
 struct ThreadLog {
   std::atomic<uint32_t> busy{0};
   bool needs_fence = false;        // no membarrier(2): each write needs a fence
   bool full = false;               // the byte limit was reached
   uint64_t window = ~uint64_t{0};  // the window the fields below belong to
   Slot* cursor = nullptr;          // next free slot of the last chunk
-  Slot* limit = nullptr;           // its end
+  Slot* limit = nullptr;           // end of the last chunk
   OpenOp* top = nullptr;           // one past the innermost open operator
   OpenOp* open_limit = nullptr;
   OpenOp* open_base = nullptr;
@@ -45,30 +46,31 @@ struct ThreadLog {
 
 namespace internal {
 
-// This thread's log; null before its first write and after its last.
+// This thread's log. Null before its first write and after its last one.
 extern constinit thread_local ThreadLog* t_log
     __attribute__((tls_model("initial-exec")));
 
-// Registers the thread, or moves its log to the open window. Null if there is
-// none.
+// Registers the thread, or moves its log to the open window. Returns null if no
+// window is open.
 ThreadLog* BeginWriteSlow() noexcept;
 
-// A chunk for n more slots, or null if the byte limit is reached.
+// Returns n slots in a new chunk, or null if the byte limit is reached.
 Slot* ReserveSlow(ThreadLog* log, size_t n) noexcept;
 
-// Room for more open operators; false if there is no memory.
+// Makes room for more open operators. False if there is no memory.
 bool GrowOpen(ThreadLog* log) noexcept;
 
-// The rare case of Pop(): `key` is not the innermost open operator.
+// Handles the rare case of Pop() that `key` is not the innermost open operator.
 Slot* PopSlow(ThreadLog* log, const void* key, Ticks now) noexcept;
 
 inline ThreadLog* BeginWrite() noexcept {
   ThreadLog* log = t_log;
   if (log == nullptr || log->needs_fence) [[unlikely]]
     return BeginWriteSlow();
-  // Close() clears g_window, then makes every processor pass a barrier, then
-  // waits for busy to be 0. So either it sees this flag, or we see its window
-  // gone; the compiler must only keep the order.
+  // Close() clears g_window, makes every processor pass a barrier, and then
+  // waits for busy to be 0. So either Close() sees this flag, or this thread
+  // sees that its window is gone. Only the compiler has to be kept from
+  // reordering the two accesses.
   log->busy.store(1, std::memory_order_relaxed);
   std::atomic_signal_fence(std::memory_order_seq_cst);
   if (g_window.load(std::memory_order_acquire) != log->window) [[unlikely]] {
@@ -92,8 +94,9 @@ class WriteScope {
   explicit operator bool() const { return log_ != nullptr; }
   ThreadLog* log() { return log_; }
 
-  // n adjacent slots; null if the byte limit is reached, and the drop is
-  // counted. The caller fills all of them, including word 3 of the first.
+  // Returns n adjacent slots. Returns null and counts the drop if the byte
+  // limit is reached. The caller must fill all of them, including word 3 of the
+  // first.
   Slot* Reserve(size_t n) noexcept {
     Slot* slot = log_->cursor;
     if (static_cast<size_t>(log_->limit - slot) < n) [[unlikely]] {
@@ -103,7 +106,7 @@ class WriteScope {
     return slot;
   }
 
-  // As Reserve(), for at most n slots: Commit() says how many are kept.
+  // Like Reserve(), for at most n slots. Commit() then says how many are kept.
   Slot* Room(size_t n) noexcept {
     Slot* slot = Reserve(n);
     if (slot != nullptr) log_->cursor = slot;
@@ -111,16 +114,16 @@ class WriteScope {
   }
   void Commit(size_t n) noexcept { log_->cursor += n; }
 
-  // `key` has started; it is the innermost open operator from now on. `slot`
-  // may be null.
+  // `key` has started and is now the innermost open operator. `slot` may be
+  // null.
   void Push(const void* key, Slot* slot, uint64_t note = 0) noexcept {
     if (log_->top == log_->open_limit && !internal::GrowOpen(log_)) return;
     *log_->top++ = {key, slot, note};
   }
 
   // `key` has ended at `now`. Returns the slot that needs the end, or null if
-  // there is none: the record was dropped, or the operator started on another
-  // thread or before the window. A start on another thread is found when the
+  // there is none: the record was dropped, or the operator started before the
+  // window or on another thread. A start on another thread is found when the
   // window is decoded (slot_ends.h).
   Slot* Pop(const void* key, Ticks now) noexcept {
     OpenOp* top = log_->top;
@@ -137,7 +140,7 @@ class WriteScope {
            log_->top[-1].slot == slot;
   }
 
-  // The note of the innermost open operator, 0 if none is open.
+  // The note of the innermost open operator; 0 if none is open.
   uint64_t open_note() const {
     return log_->top == log_->open_base ? 0 : log_->top[-1].note;
   }
@@ -146,11 +149,12 @@ class WriteScope {
   ThreadLog* const log_;
 };
 
-// Copies a kTexts record's texts into the slots behind its first one. REQUIRES:
-// they were reserved.
+// Copies the texts of a kTexts record into the slots behind its first one.
+// REQUIRES: those slots were reserved.
 void CopyText(Slot* first, std::string_view name, std::string_view detail);
 
-// The text, cut to kMaxNameBytes at a whole UTF-8 character; counts a cut.
+// Returns the text, cut to at most kMaxNameBytes at the end of a UTF-8
+// character. A cut is counted.
 std::string_view Bounded(ThreadLog* log, std::string_view text);
 
 }  // namespace stepscope

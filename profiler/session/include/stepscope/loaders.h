@@ -1,7 +1,7 @@
 // The loaders of this process and their worker threads. Batches
-// (stepscope/batches.h) registers them. The Session puts those that a window
-// waited for into the Trace, and the host collector reads the CPU time of their
-// threads.
+// (stepscope/batches.h) registers them. The Session puts the loaders that a
+// window waited for into the Trace, and the host collector reads the CPU time
+// of their threads.
 #pragma once
 
 #include <stepscope/batches.h>
@@ -14,12 +14,12 @@
 
 namespace stepscope {
 
-// Fills `tids` with the worker threads of the existing loaders, and returns
-// their number, which may be larger than `tids`.
+// Fills `tids` with the worker threads of the existing loaders. Returns the
+// number of threads, which may be larger than `tids`.
 size_t LoaderThreads(std::span<int64_t> tids);
 
-// The loaders that were waited for at or after `since`, each once, including
-// those that were destroyed meanwhile, which are then forgotten.
+// Returns the loaders that were waited for at or after `since`, each once,
+// including loaders that were destroyed since then. The latter are forgotten.
 std::vector<LoaderFacts> TakeLoadersWaitedFor(Ticks since);
 
 }  // namespace stepscope

@@ -1,7 +1,7 @@
-// Ranges name parts of a program in the trace: UserRange, PhaseRange and
+// Ranges name parts of a program in the trace. UserRange, PhaseRange and
 // ModuleRange last from their construction to the end of their scope. Outside a
 // recorded window each costs one relaxed load; inside, two timestamps and a
-// copy of the text. Any thread may use them; a range must end on its own
+// copy of the text. Any thread may use them. A range must end on its own
 // thread, and ranges nest as scopes do.
 #pragma once
 
@@ -14,11 +14,11 @@
 namespace stepscope {
 
 namespace internal {
-// The number of the open window, 0 while none is. Never reused.
+// The number of the open window, or 0 if none is open. Never reused.
 extern std::atomic<uint64_t> g_window;
 }  // namespace internal
 
-// True while a window is open: check it before composing the text of a range.
+// True while a window is open. Check this before composing the text of a range.
 // One relaxed load.
 inline bool IsRecording() noexcept {
   return internal::g_window.load(std::memory_order_relaxed) != 0;
@@ -31,15 +31,15 @@ struct RangeToken {
 };
 
 // Opens a range on the calling thread. Copies name and detail, at most 480
-// bytes of each; the Trace says how many texts were cut. Does nothing while no
-// window is open. Prefer the classes below, which close it.
+// bytes each; the Trace says how many texts were cut. Does nothing while no
+// window is open. Prefer the classes below, which close their range.
 RangeToken OpenRange(RangeKind kind, std::string_view name,
                      std::string_view detail = {}) noexcept;
 
 // Closes a range. Does nothing for an empty token, or if the window has closed.
 void CloseRange(const RangeToken& token) noexcept;
 
-// A range of any kind; the base of the three below.
+// A range of any kind, and the base of the three classes below.
 class ScopedRange {
  public:
   ScopedRange(RangeKind kind, std::string_view name,
@@ -50,7 +50,7 @@ class ScopedRange {
   ScopedRange(const ScopedRange&) = delete;
   ScopedRange& operator=(const ScopedRange&) = delete;
 
-  // Ends the range before its scope ends. May be called again.
+  // Ends the range before the end of its scope. May be called more than once.
   void End() noexcept {
     if (token_.window == 0) return;
     CloseRange(token_);
@@ -62,8 +62,8 @@ class ScopedRange {
 };
 
 // A named scope: `stepscope::UserRange range("augment");`. Names with a meaning
-// in torch.profiler ("Optimizer.step#SGD.step", "nccl:...") keep it. (Range is
-// a row of a Trace, event.h.)
+// in torch.profiler ("Optimizer.step#SGD.step", "nccl:...") keep that meaning.
+// (The name Range is taken by a row of the Trace, event.h.)
 class UserRange : public ScopedRange {
  public:
   explicit UserRange(std::string_view name) noexcept
@@ -79,7 +79,7 @@ enum class Phase : uint8_t {
   kValidate
 };
 
-// "data", "forward", "backward", "optimizer", "validate".
+// Returns "data", "forward", "backward", "optimizer" or "validate".
 constexpr std::string_view PhaseName(Phase phase) {
   switch (phase) {
     case Phase::kData:

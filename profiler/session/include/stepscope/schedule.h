@@ -1,6 +1,6 @@
-// Schedule: which steps of a loop are only timed, which warm up the profiler
-// and which are recorded. The numbers have the meaning of
-// torch.profiler.schedule's.
+// Schedule: which steps of a loop are only timed, which warm up the profiler,
+// and which are recorded. The numbers mean the same as in
+// torch.profiler.schedule.
 #pragma once
 
 #include <absl/status/status.h>
@@ -10,12 +10,12 @@
 
 namespace stepscope {
 
-// As Schedule::active: until the loop ends.
+// A value for Schedule::active: record until the loop ends.
 inline constexpr int64_t kWholeLoop = 1'000'000'000;
 
 // After `skip_first` steps, cycles of wait + warmup + active steps follow:
-// `repeat` cycles, or as many as the loop runs if it is 0. Default: 3 steps
-// wait, 3 warm up, 3 are recorded, once.
+// `repeat` cycles or, if that is 0, as many as the loop has time for. Default:
+// 3 steps wait, 3 warm up, 3 are recorded, once.
 struct Schedule {
   int64_t skip_first = 0;
   int64_t wait = 3;    // collectors off; the steps are timed
@@ -24,13 +24,13 @@ struct Schedule {
   int64_t repeat = 1;
 };
 
-// InvalidArgument if a number is out of range or nothing would be recorded; the
-// message names the number and a value that works.
+// Returns InvalidArgument if a number is out of range or nothing would be
+// recorded. The message names the number and a value that works.
 absl::Status CheckSchedule(const Schedule& schedule);
 
 enum class SchedulePhase : uint8_t { kWait, kWarmup, kActive, kDone };
 
-// Where a step lies in the schedule.
+// The place of a step in the schedule.
 struct SchedulePlace {
   SchedulePhase phase = SchedulePhase::kWait;  // also of skipped steps
   int64_t cycle = 0;  // from 0; after the last one: the number of cycles
@@ -38,20 +38,21 @@ struct SchedulePlace {
   bool operator==(const SchedulePlace&) const = default;
 };
 
-// REQUIRES: CheckSchedule() passed, step >= 0.
+// Returns the place of a step. REQUIRES: CheckSchedule() passed, step >= 0.
 SchedulePlace PlaceOf(const Schedule& schedule, int64_t step);
 
-// The number of steps until the first window has closed; until the last one has
-// (-1 if the schedule repeats without end).
+// The number of steps until the first window has closed, and until the last one
+// has closed (-1 if the schedule repeats without end).
 int64_t StepsOfFirstCycle(const Schedule& schedule);
 int64_t StepsOfAllCycles(const Schedule& schedule);
 
-// The plan in steps, of which `first_step` is the first: "steps 0-2 wait
-// (timed, nothing recorded), 3-5 warm-up, 6-8 recorded; then off".
+// Describes the plan. `first_step` is the number of the loop's first step:
+// "steps 0-2 wait (timed, nothing recorded), 3-5 warm-up, 6-8 recorded; then
+// off".
 std::string PlanText(const Schedule& schedule, int64_t first_step = 0);
 
-// A sentence about what a loop of `steps` steps was too short for, with what to
-// do; empty if every cycle was complete.
+// A sentence for a loop that ended after `steps` steps: what it was too short
+// to record, and what to do. Empty if every cycle was complete.
 std::string MissedText(const Schedule& schedule, int64_t steps);
 
 }  // namespace stepscope

@@ -1,6 +1,6 @@
-// SignalsBlocked: no signal is delivered to the calling thread while it lives.
-// A thread that is started meanwhile inherits that for good: the program's
-// handlers must not run on a thread that the program does not know.
+// SignalsBlocked: blocks all signals on the calling thread while it lives. A
+// thread that is started meanwhile inherits the blocked signals for good. This
+// keeps the program's handlers off threads that the program does not know.
 #pragma once
 
 #include <pthread.h>

@@ -1,10 +1,10 @@
-// Slots: the 32-byte units that hooks write, and the only thing they write.
+// Slots: the 32-byte units that hooks write. Hooks write nothing else.
 //
-// A thread's chunks hold records of one or more slots. The low byte of word 3
-// of a record's first slot is its tag: how long the record is, which source
-// wrote it, and which of that source's kinds it has. Of another source's
-// records the session reads the length alone; the source that wrote them
-// defines the meaning of the words.
+// A thread's chunks contain records of one or more slots. The low byte of word
+// 3 of a record's first slot is its tag: how long the record is, which source
+// wrote it, and which of that source's kinds it has. The session reads only the
+// length of other sources' records. The source that wrote a record defines the
+// meaning of its words.
 //
 //   RecordLength  what follows the first slot
 //   kOneSlot      nothing
@@ -20,9 +20,9 @@
 //   kForeignEndSlot  end         record key  -           -
 //   kUnendedSlot     first slot  record key  -           -
 //
-// The last two note the end of a record on a thread that did not begin it
-// (slot_ends.h). Records that are pushed and popped have their begin and end,
-// in ticks, in words 0 and 1.
+// The last two note that a record ended on another thread than the one that
+// began it (slot_ends.h). Records that are pushed and popped have their begin
+// and end, in ticks, in words 0 and 1.
 #pragma once
 
 #include <bit>
@@ -48,8 +48,8 @@ enum class RecordLength : uint8_t {
   kCount
 };
 
-// A record's tag. Each source that records into a window has a number of its
-// own, 1 to 3 (0 is the session's), and numbers its kinds from 0 to 7.
+// A record's tag. Each source that records into a window has its own number, 1
+// to 3 (0 is the session), and numbers its kinds from 0 to 7.
 using SlotTag = uint8_t;
 constexpr SlotTag MakeSlotTag(uint8_t source, uint8_t kind,
                               RecordLength length) {
@@ -69,9 +69,9 @@ inline constexpr SlotTag kForeignEndSlot =
 inline constexpr SlotTag kUnendedSlot =
     MakeSlotTag(kSessionSlots, 2, RecordLength::kOneSlot);
 
-// Longer texts are cut, and the cut is counted.
+// Longer texts are cut, and cuts are counted.
 inline constexpr size_t kMaxNameBytes = 480;
-// Words in one kWords record.
+// The most words in one kWords record.
 inline constexpr size_t kMaxRecordWords = 512;
 
 // Word 2 of a kTexts record. The texts follow, name then detail, in whole
@@ -83,8 +83,8 @@ struct TextFields {
 };
 static_assert(sizeof(TextFields) == 8);
 
-// Instead of a RangeKind: ClassifyRange() finds it from the name, for scopes
-// that the program named.
+// Used instead of a RangeKind for scopes that the program named:
+// ClassifyRange() later finds the kind from the name.
 inline constexpr uint8_t kClassifyLater = 0xff;
 
 // Word 3 of a record's first slot: the tag, and 56 bits for the source.
@@ -98,7 +98,7 @@ constexpr int64_t TailOf(const Slot& slot) {
   return static_cast<int64_t>(slot.word[3]) >> 8;
 }
 
-// The bytes behind the first slot of a kBytes record.
+// The number of bytes behind the first slot of a kBytes record.
 constexpr size_t FollowingBytes(const Slot& slot) { return slot.word[3] >> 48; }
 
 constexpr size_t SlotsForBytes(size_t bytes) {

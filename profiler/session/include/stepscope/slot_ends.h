@@ -1,7 +1,7 @@
-// SlotEnds: the ends of records that were pushed in a WriteScope. Usually their
-// own thread wrote the end; another thread may have delivered it (an
-// asynchronous operator; found by the record's key), or the window closed
-// first.
+// SlotEnds: finds the ends of records that were pushed in a WriteScope. Usually
+// the record's own thread wrote the end. For an asynchronous operator another
+// thread may have delivered it, which is found by the record's key. Otherwise
+// the window closed before the record ended.
 #pragma once
 
 #include <stepscope/slot_walk.h>
@@ -13,19 +13,20 @@ namespace stepscope {
 
 class SlotEnds {
  public:
-  // Collects the ends that any thread delivered. `log` must outlive this.
+  // Collects the ends that threads delivered for other threads' records. `log`
+  // must outlive this object.
   explicit SlotEnds(const SlotLog& log);
 
   struct End {
     Ticks ticks = 0;
     bool is_inexact = false;  // not written by the record's own thread
   };
-  // The end of the record that starts at `slot`. REQUIRES: its words 0 and 1
-  // are begin and end; an end of 0 was not written.
+  // Returns the end of the record that starts at `slot`. REQUIRES: its words 0
+  // and 1 are begin and end, where an end of 0 means that none was written.
   End Of(const Slot& slot);
 
-  // Of the records that Of() was called for: how many were open when the window
-  // closed, and how many another thread ended.
+  // Of the records passed to Of(): how many were open when the window closed,
+  // and how many ended on another thread.
   int64_t unfinished() const { return unfinished_; }
   int64_t ended_elsewhere() const { return ended_elsewhere_; }
 

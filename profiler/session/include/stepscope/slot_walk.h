@@ -1,6 +1,6 @@
 // The slots of a closed window, and a walk over their records. The walk is safe
-// for any bytes: a record that is longer than the rest of its chunk ends the
-// chunk and is counted.
+// for any bytes: if a record is longer than the rest of its chunk, the walk
+// counts it and goes on with the next chunk.
 #pragma once
 
 #include <stepscope/clock.h>
@@ -16,11 +16,11 @@
 
 namespace stepscope {
 
-// One thread's part of a window.
+// The records of one thread in a window.
 struct SlotThread {
   int64_t tid = 0;
-  // ThreadLog::source_thread: what the source that pushed records calls this
-  // thread; 0 if it gave no number.
+  // ThreadLog::source_thread: the number that the source of pushed records gave
+  // this thread; 0 if it gave none.
   uint64_t source_thread = 0;
   std::string name;
   std::vector<std::span<const Slot>> chunks = {};  // in the order written
@@ -28,15 +28,16 @@ struct SlotThread {
   std::vector<std::pair<const Slot*, const void*>> open = {};
 };
 
-// All slots of a window. Valid while the buffers they were recorded into are.
+// All slots of a window. Valid as long as the buffers that they were recorded
+// into.
 struct SlotLog {
   int64_t pid = 0;
   Ticks closed = 0;  // records that never ended are ended here
   std::vector<SlotThread> threads = {};
 };
 
-// The number of slots of the record that starts at `slot`; 0 if its tag is
-// invalid.
+// Returns the number of slots of the record that starts at `slot`, or 0 if its
+// tag is invalid.
 inline size_t RecordSlots(const Slot& slot) {
   switch (LengthOf(TagOf(slot))) {
     case RecordLength::kOneSlot:
@@ -59,9 +60,9 @@ inline size_t RecordSlots(const Slot& slot) {
   return 0;
 }
 
-// Calls visit(first slot) for every record in order, of any source; returns the
-// number of invalid records. The session reports those of a window, so other
-// sources ignore the result.
+// Calls visit(first slot) for every record of any source, in order. Returns the
+// number of invalid records. The session reports them for the whole window, so
+// the other sources ignore the result.
 template <typename Visit>
 int64_t WalkSlots(const SlotThread& thread, Visit&& visit) {
   int64_t bad = 0;
@@ -84,7 +85,7 @@ struct Texts {
   std::string_view detail;
 };
 
-// The texts of a kTexts record. Valid while the slots are.
+// Returns the texts of a kTexts record. Valid as long as the slots.
 inline Texts TextsOf(const Slot& slot) {
   const auto fields = std::bit_cast<TextFields>(slot.word[2]);
   const char* text = reinterpret_cast<const char*>(&slot + 1);

@@ -2,8 +2,8 @@
 // a step costs one read of the clock and one store.
 //
 // Up to kBlock steps are kept one by one. A full block is reduced to its slow
-// steps and a histogram, so that a run of any length takes at most 2 MB;
-// one of 500 steps touches 70 KB of it. One thread at a time.
+// steps and a histogram. A run of any length therefore takes at most 2 MB; a
+// run of 500 steps touches 70 KB of it. One thread at a time.
 #pragma once
 
 #include <stepscope/clock.h>
@@ -26,21 +26,21 @@ class StepTimer {
   StepTimer(const StepTimer&) = delete;
   StepTimer& operator=(const StepTimer&) = delete;
 
-  // The current step ended at `now`; `off`: every collector was off during it.
-  // Returns its length in ticks.
+  // The current step ended at `now`. `off`: every collector was off during the
+  // step. Returns the step's length in ticks.
   Ticks Add(Ticks now, bool off) noexcept {
     // Counters of two cores may differ by a few ticks.
     const Ticks length = now > last_ ? now - last_ : 0;
     last_ = last_ + length;
     if (used_ == kBlock) Fold();
-    // The sign tells steps apart that were not timed.
+    // The sign marks steps that were not timed.
     block_[used_++] =
         off ? static_cast<float>(length) : -static_cast<float>(length) - 1.0F;
     return length;
   }
 
-  // The current step begins at `now`: what was switched since the last one
-  // ended belongs to no step.
+  // The current step begins at `now`. The time since the end of the last step
+  // belongs to no step, because something was switched in it.
   void Restart(Ticks now) noexcept {
     if (now > last_) last_ = now;
   }
@@ -49,15 +49,15 @@ class StepTimer {
   // The number of the current step.
   int64_t next_step() const { return first_step_ + steps(); }
 
-  // The run so far. Takes 0.1 ms, or up to 10 ms with tens of thousands of slow
-  // steps.
+  // Returns the run so far. Takes 0.1 ms, or up to 10 ms with tens of thousands
+  // of slow steps.
   RunTimes Times() const;
 
  private:
   struct Sums;
 
   void Fold() noexcept;
-  // Adds the steps of the current block; needs no memory.
+  // Adds the steps of the current block to `sums`. Needs no memory.
   void AddBlock(Sums& sums) const noexcept;
   void AddStep(size_t i, float usual, Sums& sums) const noexcept;
 
@@ -66,8 +66,8 @@ class StepTimer {
   Ticks last_ = 0;
   size_t used_ = 0;
   std::unique_ptr<float[]> block_;
-  std::unique_ptr<Sums> folded_;  // what is left of the blocks before
-  int64_t before_ = 0;            // steps in those
+  std::unique_ptr<Sums> folded_;  // the earlier blocks, reduced
+  int64_t before_ = 0;            // steps in the earlier blocks
 };
 
 }  // namespace stepscope

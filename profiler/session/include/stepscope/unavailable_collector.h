@@ -1,5 +1,5 @@
-// A stand-in for a source that this build lacks, so that every Make function of
-// collectors.h exists in every build and says why nothing is recorded.
+// A stand-in for a source that this build lacks. It lets every Make function of
+// collectors.h exist in every build and say why nothing is recorded.
 #pragma once
 
 #include <stepscope/collector.h>
@@ -10,8 +10,9 @@
 
 namespace stepscope {
 
-// Its Start() always returns Unavailable with `reason`, which the Session puts
-// into the Trace as a note. `name` must outlive it: a literal.
+// Returns a collector whose Start() always returns Unavailable with `reason`,
+// which the Session puts into the Trace as a note. `name` must be a literal,
+// because it must outlive the collector.
 std::unique_ptr<Collector> MakeUnavailableCollector(std::string_view name,
                                                     std::string reason);
 

@@ -15,19 +15,19 @@ struct Annotation {
   std::string name;  // the slice's label
   std::string text;  // detail, shown on click; may be empty
   int64_t begin_ns = 0;
-  // Equal to begin_ns: it concerns the whole window, and formats that have
-  // banners show it as one.
+  // Equal to begin_ns if the annotation concerns the whole window. Formats that
+  // have banners then show it as a banner.
   int64_t end_ns = 0;
   Severity severity = Severity::kNote;
 };
 
 // One end of an arrow between the timelines of two ranks. The other end has the
-// same id, and may be in the Trace of another rank.
+// same id and may be in another rank's Trace.
 struct TimelineArrow {
   int64_t id = 0;
   bool is_start = true;
-  // The event that it touches: a row of kernels(), or, where that is kNone, the
-  // range or the op on the host with exactly these times.
+  // The event at this end of the arrow: a row of kernels() or, if that is
+  // kNone, the host range or op with exactly these times.
   RowId kernel = kNone;
   int64_t begin_ns = 0;
   int64_t end_ns = 0;

@@ -2,10 +2,10 @@
 // to read; a ClockMap, made from readings at both ends of the window, converts
 // them to nanoseconds since the epoch.
 //
-// Ticks are the time stamp counter where the processor says it is invariant
+// Ticks are the time stamp counter if the processor says that it is invariant
 // (constant rate, running in every sleep state, equal on all cores), and
-// CLOCK_MONOTONIC nanoseconds elsewhere. Any thread may call anything here; a
-// forked child may go on doing so.
+// otherwise CLOCK_MONOTONIC nanoseconds. All functions may be called from any
+// thread, and from a forked child.
 #pragma once
 
 #include <atomic>
@@ -15,20 +15,21 @@
 namespace stepscope {
 
 namespace internal {
-// True once the processor's counter was found usable; decided by the first
-// ReadClock() and never changed after.
+// True if the processor's counter is used. The first ReadClock() sets it, and
+// it never changes afterwards.
 extern std::atomic<bool> g_ticks_are_tsc;
 }  // namespace internal
 
 using Ticks = uint64_t;
 
-// The current time in ticks. REQUIRES: ReadClock() was called before: the first
-// call decides what a tick is.
+// The current time in ticks. REQUIRES: ReadClock() was called before, because
+// its first call decides what a tick is.
 inline Ticks NowTicks() noexcept {
 #if defined(__x86_64__)
   if (internal::g_ticks_are_tsc.load(std::memory_order_relaxed)) {
-    // What __rdtsc() of <x86intrin.h> is. That header declares every vector
-    // instruction and doubles the compile time of who includes this one.
+    // The same as __rdtsc() of <x86intrin.h>. That header is not included,
+    // because it declares every vector instruction and doubles the compile time
+    // of all files that include this one.
     return __builtin_ia32_rdtsc();
   }
 #endif
@@ -38,13 +39,14 @@ inline Ticks NowTicks() noexcept {
          static_cast<Ticks>(t.tv_nsec);
 }
 
-// Nanoseconds since the epoch (CLOCK_REALTIME): for slow paths and marks.
+// Nanoseconds since the epoch (CLOCK_REALTIME). For step marks and code that is
+// not called often.
 int64_t NowNs() noexcept;
-// Nanoseconds of CLOCK_MONOTONIC; for signal handlers, too.
+// Nanoseconds of CLOCK_MONOTONIC. Safe in signal handlers.
 int64_t MonotonicNs() noexcept;
 
-// One moment on three clocks: the closest of several tries. `width_ns` is the
-// time between its first and its last read.
+// One moment on three clocks, from the narrowest of several tries. `width_ns`
+// is the time between the first and the last read of that try.
 struct ClockReading {
   Ticks ticks = 0;
   int64_t monotonic_ns = 0;
@@ -55,9 +57,9 @@ struct ClockReading {
 // Reads all clocks; about 10 us.
 ClockReading ReadClock() noexcept;
 
-// Ticks to nanoseconds since the epoch, anchored at the reading at the window's
-// begin. The rate comes from the monotonic clock, so that a correction of the
-// system's time inside the window distorts nothing.
+// Converts ticks to nanoseconds since the epoch, anchored at the reading at the
+// start of the window. The rate comes from the monotonic clock, so a correction
+// of the system's time inside the window does not distort durations.
 class ClockMap {
  public:
   // REQUIRES: end was read after begin.
@@ -70,8 +72,8 @@ class ClockMap {
   int64_t end_ns() const { return ToNs(end_.ticks); }
   double ns_per_tick() const { return ns_per_tick_; }
 
-  // How far the readings disagree about the time between them: corrections of
-  // the system's clock, plus the width of both readings.
+  // How much the two readings disagree about the time between them: the
+  // correction of the system's clock, plus the widths of both readings.
   double error_ns() const { return error_ns_; }
 
  private:

@@ -1,4 +1,4 @@
-// Contains: C++23's std::string_view::contains().
+// Contains(): a replacement for C++23's std::string_view::contains().
 #pragma once
 
 #include <string_view>

@@ -1,5 +1,5 @@
 // Nominal dense peak rates of devices, from their data sheets, for rooflines. A
-// finding that derives a gain from them names the device.
+// finding that derives a gain from these rates names the device.
 #pragma once
 
 #include <stepscope/kernel_class.h>
@@ -17,27 +17,28 @@ struct DevicePeaks {
   double fp32 = 0;
   double bytes_per_ns = 0;
   double fp64_share = 0;  // of fp32
-  // True if they are this device's; false if they are those of another device
-  // of its generation: then only ratios between them mean anything.
+  // True if the rates are those of exactly this device. False if they are those
+  // of another device of the same generation: then only ratios between them are
+  // meaningful.
   bool exact = false;
   bool known() const { return !device.empty(); }
 };
 
-// Found by the device's name, else by its compute capability.
+// Looks the device up by its name, or else by its compute capability.
 DevicePeaks PeaksOf(const Device& device);
 
 // The fraction of these peaks that a good library kernel reaches.
 inline constexpr double kGoodCompute = 0.6;
 inline constexpr double kGoodBandwidth = 0.8;
 
-// AMD's GPUs, by vendor or name.
+// True for AMD's GPUs, recognised by vendor or name.
 bool IsAmd(const Device& device);
 // Volta and later, CDNA and later. False if the device is unknown.
 bool HasTensorCores(const Device& device);
 // Ampere and later. PyTorch uses TF32 for convolutions by default.
 bool HasTf32(const Device& device);
-// Tensor Cores take bfloat16: Ampere and later, CDNA and later. True if the
-// device is unknown.
+// True if Tensor Cores take bfloat16 (Ampere and later, CDNA and later), or if
+// the device is unknown.
 bool HasBf16(const Device& device);
 
 }  // namespace stepscope

@@ -17,9 +17,9 @@ using NameId = uint32_t;  // 0 is always the empty text
 using RowId = uint32_t;   // an index into one table of the Trace
 inline constexpr RowId kNone = 0xffffffff;
 
-// The kinds of events a recorder can watch. A rule that needs a kind which was
-// not watched is skipped: it cannot tell "there were none" from "nobody
-// looked".
+// The kinds of events that a recorder can watch. A rule that needs a kind which
+// was not watched is skipped, because it cannot tell "no such event" from "not
+// recorded".
 enum class Kind : uint8_t {
   kStep,
   kRange,
@@ -50,8 +50,8 @@ const char* KindName(Kind kind);
 struct Thread {
   int64_t pid = 0;
   int64_t tid = 0;  // as the operating system (or the file) numbers it
-  // RecordFunction's own number of the thread, which backward nodes refer to; 0
-  // if unknown.
+  // The number that RecordFunction gave the thread; backward nodes refer to it.
+  // 0 if unknown.
   uint64_t torch_thread = 0;
   NameId name = 0;
 };
@@ -62,8 +62,8 @@ enum class OpKind : uint8_t {
               // ("autograd::engine::evaluate_function: AddBackward0")
 };
 
-// One call of an operator or autograd node on a host thread. Rows of one thread
-// nest.
+// One call of an operator or autograd node on a host thread. The ops of one
+// thread nest.
 struct Op {
   int64_t begin_ns = 0;
   int64_t end_ns = 0;
@@ -79,15 +79,16 @@ struct Op {
   RowId forward = kNone;  // on backward nodes: the forward op, in ops()
   RowId inputs = kNone;   // in op_inputs(); kNone if shapes were not recorded
   RowId stack = kNone;    // in stacks()
-  // Of calls of code that a compiler generated (Inductor), in stacks(), always
-  // two frames: the file with the code, and the parameters it was compiled with
-  // ("XBLOCK=2,R0_BLOCK=2048"); one of them may be empty.
+  // For a call of code that a compiler generated (Inductor), a row of stacks()
+  // with always two frames: the file with the code, and the parameters it was
+  // compiled with ("XBLOCK=2,R0_BLOCK=2048"). One of the two may be empty.
   RowId code = kNone;
   OpKind kind = OpKind::kOperator;
 };
 
-// One argument of an operator. A tensor has dims (and strides); a list of
-// tensors has elements; anything else may have a concrete value as text.
+// One argument of an operator. A tensor has dims (and strides) and a list of
+// tensors has elements. Any other argument may have its value as text in
+// `concrete`.
 struct Argument {
   NameId type = 0;  // as Kineto writes it: "float", "c10::Half", "long int",
                     // "Scalar", "TensorList", ""
@@ -104,9 +105,9 @@ struct OpInputs {
   bool operator==(const OpInputs&) const = default;
 };
 
-// A call stack, innermost frame first, each "file(line): function"; of
-// Kernel::captured_ops, each an operator; of Op::code, see there. Equal stacks
-// are stored once.
+// A list of texts. A call stack has frames "file(line): function", innermost
+// first. For Kernel::captured_ops each frame is an operator; for Op::code, see
+// there. Equal stacks are stored once.
 struct Stack {
   std::vector<NameId> frames;
   bool operator==(const Stack&) const = default;
@@ -123,7 +124,7 @@ enum class RangeKind : uint8_t {
   kNvtx,
 };
 
-// A named stretch of a host thread that is not an operator. Step marks are in
+// A named interval on a host thread that is not an operator. Step marks are in
 // steps(), not here.
 struct Range {
   int64_t begin_ns = 0;
@@ -155,8 +156,8 @@ struct RuntimeCall {
   bool is_driver = false;
 };
 
-// What every device activity (kernel, copy, memset) has: when and where it ran,
-// and which call launched it.
+// The fields that all device activities (kernels, copies, memsets) have: when
+// and where the activity ran, and which call launched it.
 struct DeviceWork {
   int64_t begin_ns = 0;
   int64_t end_ns = 0;
@@ -180,15 +181,15 @@ struct Kernel : DeviceWork {
                               // unknown
   int64_t graph = 0;          // CUDA graph and node; 0 if none
   int64_t graph_node = 0;
-  // Of kernels of a graph, if the capture was seen: the operators that were
-  // open when the node was captured, in stacks(), innermost first; and the path
-  // of the module, or what the program itself called the place. `op` is the one
-  // that replayed the graph.
+  // Kernels of a CUDA graph whose capture was recorded: the operators that were
+  // open when the node was captured, in stacks(), innermost first; and the
+  // module's path, or the program's own name for the place. `op` is the op that
+  // replayed the graph.
   RowId captured_ops = kNone;
   NameId captured_module = 0;
   RowId communication = kNone;  // collectives: in communications()
-  // When the driver put it into its command buffer, and when it submitted that
-  // to the device; -1 if not recorded.
+  // When the driver put the launch into its command buffer, and when it
+  // submitted that buffer to the device; -1 if not recorded.
   int64_t queued_ns = -1;
   int64_t submitted_ns = -1;
 };
@@ -217,7 +218,7 @@ struct Memset : DeviceWork {
 };
 
 // A wait of the host, or of a stream, for the device; from CUPTI's
-// synchronisation records.
+// synchronization records.
 struct Sync {
   int64_t begin_ns = 0;
   int64_t end_ns = 0;
@@ -242,8 +243,8 @@ struct Stream {
   NameId name = 0;
 };
 
-// A request to the driver for device, pinned or managed memory, or to one of
-// its pools; below any caching allocator (those are in allocations()).
+// A request to the driver, or to one of its pools, for device, pinned or
+// managed memory. Requests to caching allocators are in allocations().
 struct DeviceMemory {
   int64_t time_ns = 0;
   int64_t correlation = -1;
@@ -260,12 +261,12 @@ struct DeviceMemory {
 };
 
 // The state of a device at one moment: its clocks, power and free memory from
-// the driver, what its hardware counters show, or what LibTorch's caching
-// allocator holds of it. -1: not in this
-// sample. Kind::kDeviceSample is watched where the driver was asked.
+// the driver, its hardware counters, or the memory that LibTorch's caching
+// allocator holds. -1: the value is not part of this sample.
+// Kind::kDeviceSample is watched if the driver was asked.
 struct DeviceSample {
   int64_t time_ns = 0;
-  int64_t step = -1;  // of samples taken at the end of a step: its number
+  int64_t step = -1;  // the step's number, if taken at its end
   int32_t device = 0;
   int32_t sm_clock_mhz = -1;
   int32_t memory_clock_mhz = -1;
@@ -281,21 +282,21 @@ struct DeviceSample {
   int64_t nvlink_sent_bytes_per_s = -1;  // since the previous such sample
   int64_t nvlink_received_bytes_per_s = -1;
   // Hardware counters over the counted_ns before time_ns, as shares of the
-  // device's peak, 0 to 1: multiprocessors with work on them, their Tensor
-  // Cores, the bandwidth of the memory.
+  // device's peak, 0 to 1: busy multiprocessors, their Tensor Cores, and memory
+  // bandwidth.
   int64_t counted_ns = -1;
   float sm_active_frac = -1;
   float tensor_active_frac = -1;
   float dram_frac = -1;
   int64_t free_bytes = -1;  // device memory, all processes counted
   int64_t total_bytes = -1;
-  // The allocator's: in use by tensors; taken from the driver; and, of the
-  // latter, free parts of segments that also hold tensors, which the allocator
-  // therefore cannot return to the driver.
+  // Memory of the caching allocator: in use by tensors; taken from the driver;
+  // and, of the memory taken, the free parts of segments that also hold
+  // tensors. The allocator cannot return those parts to the driver.
   int64_t allocated_bytes = -1;
   int64_t reserved_bytes = -1;
   int64_t inactive_split_bytes = -1;
-  int64_t segments = -1;  // held
+  int64_t segments = -1;  // number of segments held
   // Since the previous step: segments requested from the driver and returned to
   // it, requests that succeeded only after the whole cache had been returned,
   // and requests that failed.
@@ -305,8 +306,8 @@ struct DeviceSample {
   int64_t out_of_memory = -1;
 };
 
-// Time that the profiler or the driver spent on its own account, such as
-// flushing buffers.
+// Time that the profiler or the driver spent on its own work, such as flushing
+// buffers.
 struct Overhead {
   int64_t begin_ns = 0;
   int64_t end_ns = 0;
@@ -320,7 +321,7 @@ struct PythonFrame {
   int64_t end_ns = 0;
   int64_t python_id = -1;
   int64_t python_parent_id = -1;
-  int64_t module_id = -1;  // -1 if the frame is no module call
+  int64_t module_id = -1;  // -1 if the frame is not a call of a module
   NameId name = 0;
   RowId thread = kNone;
 };
@@ -330,7 +331,7 @@ struct Allocation {
   int64_t time_ns = 0;
   uint64_t address = 0;
   int64_t bytes = 0;
-  // Afterwards, on that device; -1 if unknown.
+  // After this event, on that device; -1 if unknown.
   int64_t total_allocated_bytes = -1;
   int64_t total_reserved_bytes = -1;
   // torch's number: 0 CPU, 1 CUDA, 6 in some ROCm files.
@@ -342,7 +343,7 @@ struct Allocation {
                         // allocation
 };
 
-// One collective call, from the host's side (c10d's record_param_comms).
+// One collective call, seen from the host (c10d's record_param_comms).
 struct Communication {
   int64_t begin_ns = 0;
   int64_t end_ns = 0;
@@ -381,7 +382,7 @@ struct Settings {
 };
 
 // What the operating system counted during one step, as differences between its
-// begin and its end. -1 means unknown.
+// start and its end. -1 means unknown.
 struct HostUsage {
   int64_t step = -1;
   int64_t begin_ns = 0;
@@ -402,19 +403,19 @@ struct HostUsage {
 struct Loader {
   NameId name = 0;  // "train"
   NameId kind = 0;  // "in-process", "threads", "processes"
-  // 0: the thread that asks for a batch makes it; -1: unknown.
+  // 0: the thread that asks for a batch makes it itself; -1: unknown.
   int32_t workers = -1;
   int64_t batch_size = -1;
   int8_t pin_memory = -1;          // 0, 1; -1: unknown
   int8_t persistent_workers = -1;  // 0, 1; -1: unknown
-  // Batches that each worker makes ahead; -1: unknown, or no workers.
+  // Batches that each worker prepares in advance; -1: unknown, or no workers.
   int32_t prefetch_factor = -1;
 };
 
 enum class Severity : uint8_t { kNote, kWarning, kError };
 
-// Something that is missing from the Trace, and why. Whatever drops an event
-// adds a Loss; exporters and reports show them all.
+// Something that is missing from the Trace, and why. Any code that drops an
+// event adds a Loss; exporters and reports show all losses.
 struct Loss {
   std::string name;    // kebab-case, stable: "buffer-full", "truncated-file",
                        // "cupti-unavailable"

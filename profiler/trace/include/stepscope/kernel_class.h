@@ -1,12 +1,13 @@
-// TraitsOfKernel(): what the name of a device kernel says about it: its class,
-// whether it uses Tensor Cores (NVIDIA) or matrix cores (AMD), and the
-// precision it multiplies in. The project's only list of kernel names.
+// TraitsOfKernel(): reads from the name of a device kernel its class, whether
+// it uses Tensor Cores (NVIDIA) or matrix cores (AMD), and the precision of its
+// operands. This is the project's only list of kernel names.
 //
-// It covers cuBLAS, cuDNN, CUTLASS, ATen, Triton, flash attention and NCCL from
-// Volta to Blackwell, and rocBLAS, hipBLASLt (Tensile), MIOpen, Composable
-// Kernel and RCCL; and the libraries that communicate beside NCCL. A name that
-// does not say is kUnknown; rules do not take such a kernel for one that leaves
-// Tensor Cores idle.
+// The list covers cuBLAS, cuDNN, CUTLASS, ATen, Triton, flash attention and
+// NCCL from Volta to Blackwell; rocBLAS, hipBLASLt (Tensile), MIOpen,
+// Composable Kernel and RCCL; and communication libraries other than NCCL. If
+// the name does not say whether a kernel uses Tensor Cores, the answer is
+// kUnknown, and rules do not count that kernel as one that leaves Tensor Cores
+// idle.
 #pragma once
 
 #include <cstdint>
@@ -58,13 +59,13 @@ struct KernelTraits {
   bool operator==(const KernelTraits&) const = default;
 };
 
-// Ignores case.
+// Ignores upper and lower case.
 KernelTraits TraitsOfKernel(std::string_view name);
 
-// True for kernels that exchange data between ranks: those of NCCL, RCCL and
-// MSCCL, of NVSHMEM and DeepEP, and the one-shot, two-shot and multimem
-// collectives of PyTorch and of serving engines. Not for a matrix product that
-// sends its result.
+// True for kernels that exchange data between ranks: those of NCCL, RCCL,
+// MSCCL, NVSHMEM and DeepEP, and the one-shot, two-shot and multimem
+// collectives of PyTorch and of serving engines. False for a matrix product
+// that also sends its result.
 bool IsCollectiveKernel(std::string_view name);
 
 }  // namespace stepscope

@@ -1,9 +1,9 @@
-// OpCost: the least work of an operator, from its name and the shapes of its
-// arguments: floating-point operations, and bytes read and written.
+// OpCost: the least work of an operator (floating-point operations, and bytes
+// read and written), from its name and the shapes of its arguments.
 //
-// A multiplication and an addition are two operations. Every operand and the
-// result count once: no kernel can move fewer bytes, unless it is fused with
-// its neighbours. Without recorded shapes everything is unknown.
+// A multiplication and an addition count as two operations. Every operand and
+// the result count once: a kernel cannot move fewer bytes unless it is fused
+// with its neighbours. Without recorded shapes all values are unknown.
 #pragma once
 
 #include <stepscope/kernel_class.h>
@@ -15,12 +15,13 @@
 namespace stepscope {
 
 // The class of the kernels that an operator ("aten::addmm", "AddmmBackward0")
-// launches for itself; kUnknown for wrappers and unknown operators.
+// launches itself; kUnknown for unknown operators and for wrappers, whose inner
+// operators launch the kernels.
 KernelClass ClassOfOp(std::string_view op);
 
 // For a dtype's name as Kineto writes it ("float", "c10::Half", "long int"):
-// its bytes per element, 0 if the name is unknown; and the precision in which
-// matrices of it are multiplied.
+// bytes per element (0 if the name is unknown), and the precision in which
+// matrices of this type are multiplied.
 int64_t ElementBytes(std::string_view dtype);
 Precision PrecisionOfType(std::string_view dtype);
 
@@ -30,8 +31,8 @@ struct MatmulShape {
   int64_t m = 0;
   int64_t n = 0;
   int64_t k = 0;
-  // Dimensions along which an operand or the result is contiguous: loads go
-  // along them, so they should be multiples of 8.
+  // True for dimensions along which an operand or the result is contiguous.
+  // Loads run along them, so they should be multiples of 8.
   bool m_inner = false;
   bool n_inner = true;
   bool k_inner = true;
@@ -52,18 +53,18 @@ struct OpCost {
   bool depthwise = false;   // one channel per group
 };
 
-// The cost of one call. Where the call has no shapes (an operator of a
-// backend), those of its innermost caller of the same class count. REQUIRES: op
+// The cost of one call. If the call has no shapes (an operator of a backend),
+// the shapes of its innermost caller of the same class are used. REQUIRES: op
 // is a row of trace.ops().
 OpCost CostOf(const Trace& trace, RowId op);
 
-// `op` or its innermost caller that is a matrix product, convolution or
+// Returns `op` or its innermost caller that is a matrix product, convolution or
 // attention; kNone if there is none.
 RowId MultiplyingOp(const Trace& trace, RowId op);
 
-// True if Tensor Cores can do the work and it matters: a matrix product,
-// convolution or attention in a supported floating type, neither depthwise nor
-// grouped, neither tiny nor a matrix times a vector.
+// True if Tensor Cores can do the work and it is large enough to matter: a
+// matrix product, convolution or attention in a supported floating type that is
+// neither depthwise nor grouped, neither tiny nor a matrix times a vector.
 bool SuitsTensorCores(const OpCost& cost);
 
 }  // namespace stepscope

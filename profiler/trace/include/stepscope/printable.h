@@ -1,10 +1,10 @@
-// Printable: texts from outside (names in a trace, paths, error messages) as
-// they may be shown.
+// Printable(): makes text from outside (names in a trace, paths, error
+// messages) safe to show.
 //
-// A terminal acts on control characters, and any viewer on the characters of
-// Unicode that reverse, hide or break text. These become visible: "\x1b",
-// "\u202e". Bytes that are no UTF-8 become "\x9b". Tabs and line ends become
-// blanks, as a name must not begin a line.
+// Terminals obey control characters, and viewers obey the Unicode characters
+// that reverse, hide or break text. These characters become visible: "\x1b",
+// "\u202e". Bytes that are not UTF-8 become "\x9b". Tabs and line ends become
+// blanks, so that a name cannot start a new line.
 #pragma once
 
 #include <string>
@@ -14,8 +14,9 @@ namespace stepscope {
 
 std::string Printable(std::string_view text);
 
-// The same for a text of several lines, whose ends stay. With `colors` the
-// colour codes of our own reports (bold, bold red, bold yellow) stay, too.
+// The same for a text of several lines, which keeps its line ends. With
+// `colors` it also keeps the colour codes of stepscope's own reports (bold,
+// bold red, bold yellow).
 std::string PrintableLines(std::string_view text, bool colors = false);
 
 }  // namespace stepscope

@@ -1,5 +1,5 @@
 // BeginOf(), EndOf(): when a row of any table begins and ends, in nanoseconds
-// since the epoch. Rows with a single time begin and end then.
+// since the epoch. For rows with a single time, both return that time.
 #pragma once
 
 #include <cstdint>

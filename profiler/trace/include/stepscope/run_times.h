@@ -1,5 +1,6 @@
-// RunTimes: how long every step of a run took, from one Step() to the next. A
-// recorded window shows a few steps; this shows all of them, without causes.
+// RunTimes: how long every step of a run took, from one Step() call to the
+// next. A recording shows a few steps with causes; this shows all steps without
+// causes.
 #pragma once
 
 #include <cstdint>
@@ -23,18 +24,19 @@ struct StepNumbers {
 
 struct RunTimes {
   int64_t first_step = 0;  // its number
-  int64_t begin_ns = 0;    // since the epoch: where the first step ended
-  int64_t steps = 0;       // that ended, whatever was on
-  // Steps with every collector off, without the first one, which also holds
-  // what came before the loop; the figures below are about these.
+  int64_t begin_ns = 0;    // since the epoch: when the first step ended
+  int64_t steps = 0;       // that ended, recorded or not
+  // The number of steps with every collector off, without the first step, which
+  // also contains the time before the loop. The figures below are about these
+  // timed steps, except `all_ns`.
   int64_t timed = 0;
-  int64_t all_ns = 0;  // of all steps but the first one
+  int64_t all_ns = 0;  // sum over all steps except the first one
   int64_t p5_ns = 0;
   int64_t median_ns = 0;
   int64_t p95_ns = 0;
   int64_t max_ns = 0;
   int64_t max_step = -1;
-  // Robust standard deviation of the faster half: stalls do not enter it.
+  // Robust standard deviation of the faster half, so that stalls do not count.
   int64_t noise_ns = 0;
   std::vector<SlowStep> slow;         // by number
   std::vector<StepNumbers> recorded;  // not timed, because collectors were on

@@ -1,11 +1,11 @@
-// Trace: all events of one recorded window, or of one file. Immutable, so any
+// Trace: all events of one recorded window or one file. Immutable, so any
 // thread may read it.
 //
-// There is one table per kind of event, sorted by begin_ns; of rows that begin
-// together the outer one comes first. Links between rows are row indices.
-// losses() lists what is missing and why; an empty list means that nothing is.
-// watched() says which kinds were recorded: an empty table of a watched kind
-// means that there were no such events.
+// There is one table per kind of event, sorted by begin_ns; of rows with the
+// same begin the outer one comes first. Links between rows are row indices.
+// losses() lists what is missing and why; if it is empty, nothing is missing.
+// watched() says which kinds were recorded: if the table of a watched kind is
+// empty, there were no such events.
 #pragma once
 
 #include <stepscope/event.h>
@@ -29,12 +29,12 @@ struct RunInfo {
   std::string run_id;   // the name of its folder in the log directory
   int32_t cycle = 0;
   std::string producer;         // "stepscope 0.1.0", "torch.profiler", ...
-  std::string source;           // the file it was read from; "" live
+  std::string source;           // the file it was read from; "": recorded live
   int64_t window_begin_ns = 0;  // the active window; 0, 0 if unknown
   int64_t window_end_ns = 0;
   std::vector<Device> devices;
   std::string cpu_model;
-  // By affinity and cgroup quota; a fractional quota is rounded up.
+  // From CPU affinity and cgroup quota. A fractional quota is rounded up.
   int32_t usable_cores = -1;
   int32_t local_ranks = -1;       // ranks of this job on this host
   RowId training_thread = kNone;  // in threads(); kNone if unknown
@@ -43,17 +43,17 @@ struct RunInfo {
   bool record_shapes = false;
   bool profile_memory = false;
   bool with_stack = false;
-  // Durations of the wait steps, which run with every collector off: the length
-  // of a step without the profiler.
+  // Durations of the wait steps, which run with every collector off. They show
+  // the length of a step without the profiler.
   std::vector<int64_t> wait_step_ns;
-  // What recording one op adds to it, measured on this machine before the
+  // Time that recording adds to each op, measured on this machine before the
   // window.
   double op_cost_ns = -1;
-  // How far the clock readings at the window's begin and end disagree about the
-  // time between them.
+  // How much the clock readings at the start and the end of the window disagree
+  // about the time between them.
   double clock_error_ns = -1;
-  // Threads per op on the CPU, as given by the user where the recording's
-  // settings() do not have them. Not part of a file.
+  // Threads per op on the CPU, given by the user if the recording's settings()
+  // do not contain them. Not part of a file.
   int32_t told_threads = -1;
 };
 
@@ -64,8 +64,8 @@ class Trace {
   Trace& operator=(Trace&&) = default;
 
   const RunInfo& run() const { return run_; }
-  // Fills in what the recording does not say about its machine; values below 1
-  // are ignored.
+  // Adds facts about the machine that the recording lacks. Values below 1 are
+  // ignored.
   void TellMachine(int32_t usable_cores, int32_t threads) {
     if (run_.usable_cores < 1 && usable_cores > 0) {
       run_.usable_cores = usable_cores;
@@ -100,8 +100,8 @@ class Trace {
   }
   std::span<const Loss> losses() const { return losses_; }
 
-  // Text of an interned name. REQUIRES: id came from this Trace. Valid while
-  // the Trace lives.
+  // The text of an interned name. REQUIRES: id came from this Trace. Valid as
+  // long as the Trace lives.
   std::string_view name(NameId id) const { return names_[id]; }
   NameId name_count() const { return static_cast<NameId>(names_.size()); }
 

@@ -1,20 +1,20 @@
-// TraceBuilder: rows in any order, from decoders or readers, become one Trace:
-// sorted, linked, and clipped to a window.
+// TraceBuilder: makes a Trace from rows that decoders or readers add in any
+// order. Build() sorts, links and clips them.
 //
-// Add rows with their own fields filled and their links left at kNone. The
-// exceptions are `thread` (what ThreadRow() gave), `inputs`, `stack` and
-// `captured_ops`.
-// Build() resolves the other links:
+// Add rows with their own fields filled and their links at kNone, except
+// `thread` (from ThreadRow()), `inputs`, `stack` and `captured_ops`. Build()
+// resolves the other links:
 //
 //   op.parent         the innermost op that encloses it on its thread
 //   op.forward        of backward nodes: the forward op with the same sequence
 //                     number on forward_thread
 //   call.op, allocation.op, communication.op
-//                     the innermost op around its begin on its thread
-//   work.call, .op    by correlation id; where ids repeat (graphs, copies in
+//                     the innermost op on its thread when it begins
+//   work.call, .op    by correlation id; if ids repeat (graphs, copies in
 //                     parts), the latest call that began before the work.
-//                     A kernel of a CUDA graph whose id is that of a call which
-//                     launches no graph loses the id, with a Loss.
+//                     If that call launches no graph but the work is a kernel
+//                     of a CUDA graph, the id is wrong: it is removed, and a
+//                     Loss is added.
 //   allocation.other  by device and address, in time order
 //
 // One thread drives a builder.
@@ -32,12 +32,12 @@ namespace stepscope {
 class TraceBuilder {
  public:
   struct Options {
-    // Rows that end before or begin after the window are dropped (device work:
-    // when its launch is outside). 0, 0: keep all.
+    // Rows that end before the window or begin after it are dropped. Device
+    // work is dropped if its launch is outside. 0, 0: keep all rows.
     int64_t window_begin_ns = 0;
     int64_t window_end_ns = 0;
-    // A child may outlast its parent by this much. Readers of files that round
-    // to microseconds set 2000.
+    // A child op may end this much after its parent. Readers of files that
+    // round to microseconds set 2000.
     int64_t nesting_tolerance_ns = 0;
   };
 
@@ -50,7 +50,7 @@ class TraceBuilder {
   // The row of the thread (pid, tid); adds it on first use.
   RowId ThreadRow(int64_t pid, int64_t tid);
   Thread& thread(RowId row);
-  // The row of an equal list or stack; adds it on first use.
+  // Returns the row of an equal list or stack, or adds it on first use.
   RowId InternInputs(OpInputs inputs);
   RowId InternStack(Stack stack);
   const OpInputs& inputs(RowId row) const { return trace_.op_inputs_[row]; }
@@ -60,8 +60,8 @@ class TraceBuilder {
     trace_.watched_ |= uint64_t{1} << static_cast<int>(kind);
   }
 
-  // Reserves room for so many more rows, so that the large tables of a device
-  // recording grow once.
+  // Reserves room for this many more rows, so that the large tables of a device
+  // recording grow only once.
   void Reserve(size_t runtime_calls, size_t kernels, size_t copies);
 
   RowId Add(const Step& row);
@@ -84,8 +84,8 @@ class TraceBuilder {
   RowId Add(const DeviceSample& row);
   void Add(Loss row);
 
-  // Rows added so far, for readers that find missing fields later in the file.
-  // Add() invalidates the spans.
+  // The rows added so far, for readers that find missing fields later in the
+  // file. The next Add() invalidates the spans.
   std::span<Kernel> kernels() { return trace_.kernels_; }
   std::span<Copy> copies() { return trace_.copies_; }
   std::span<Memset> memsets() { return trace_.memsets_; }
@@ -94,8 +94,8 @@ class TraceBuilder {
   // stream that has only a name.
   void NameStream(int32_t context, int64_t id, NameId name);
 
-  // Moves every row added so far: a file may state its base time after its
-  // events.
+  // Shifts the times of all rows added so far. Needed because a file may state
+  // its base time after its events.
   void ShiftTimes(int64_t delta_ns);
 
   // Sorts, links and clips. The builder is empty afterwards.
@@ -117,16 +117,17 @@ class TraceBuilder {
   Index* index_;
 };
 
-// The kind of a range by its name alone. Recognises the names that
+// Returns the kind of a range, from its name alone. Recognises the names that
 // torch.profiler gives to waits for batches, optimizer steps, phases and
 // collectives.
 RangeKind ClassifyRange(std::string_view name);
 
-// True for the calls that launch a CUDA graph (cudaGraphLaunch, cuGraphLaunch,
-// hipGraphLaunch): only they start its work.
+// True for calls that launch a CUDA graph (cudaGraphLaunch, cuGraphLaunch,
+// hipGraphLaunch). No other call starts a graph's work.
 bool LaunchesGraph(std::string_view call);
 
-// The number of a step mark ("ProfilerStep#12"); -1 for any other name.
+// Returns the number in a step mark ("ProfilerStep#12"), or -1 for any other
+// name.
 int64_t StepNumber(std::string_view name);
 
 }  // namespace stepscope

@@ -35,6 +35,6 @@ extern const Pattern kBiasBeforeNorm = {
     .habit = "convolutions with a bias before batch norm",
     .fix = "Conv2dOptions(...).bias(false)",
     .train = &TrainBiasBeforeNorm,
-    .is_note = true};  // on a CPU the bias is fused and costs next to nothing
+    .is_note = true};  // on a CPU the fused bias costs next to nothing
 
 }  // namespace gallery

@@ -1,5 +1,5 @@
 // conv-retuning: cudnn.benchmark is on, but pictures come in a new size each
-// time, and cuDNN tries all its algorithms for each of them.
+// time, so cuDNN tries all its algorithms for each new size.
 // Fix: pad to one size (or to a few).
 #include "pattern.h"
 #include "training.h"

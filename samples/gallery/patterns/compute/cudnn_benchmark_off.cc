@@ -1,4 +1,4 @@
-// cudnn-benchmark-off: sizes never change, and still cuDNN guesses the
+// cudnn-benchmark-off: sizes never change, but cuDNN still guesses the
 // algorithm instead of trying which one is fastest.
 // Fix: setBenchmarkCuDNN(true).
 #include "pattern.h"

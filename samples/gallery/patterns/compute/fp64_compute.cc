@@ -1,6 +1,7 @@
-// fp64-compute: the inputs are whitened by a matrix that was computed in double
-// precision, so the product of every batch is done in double precision.
-// Fix: cast it to float once, before the loop.
+// fp64-compute: the inputs are multiplied by a whitening matrix that was
+// computed in double precision, so the product for every batch uses double
+// precision.
+// Fix: cast the matrix to float once, before the loop.
 #include "pattern.h"
 #include "training.h"
 

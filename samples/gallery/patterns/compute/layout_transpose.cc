@@ -1,5 +1,5 @@
-// layout-transpose: in 16 bits cuDNN convolves channels-last only, so it turns
-// every NCHW tensor around before and after.
+// layout-transpose: with 16 bits cuDNN convolves only channels-last tensors, so
+// it transposes every NCHW tensor before and after.
 // Fix: keep the parameters and the input channels-last.
 #include <ATen/autocast_mode.h>
 

@@ -1,6 +1,6 @@
-// small-batch: eight samples at a time fill a fraction of the device, whose
-// memory is nearly empty.
-// Fix: a larger batch (and a learning rate to go with it).
+// small-batch: eight samples at a time keep only a fraction of the device busy,
+// and its memory is nearly empty.
+// Fix: a larger batch (and a learning rate that fits it).
 #include "pattern.h"
 #include "training.h"
 

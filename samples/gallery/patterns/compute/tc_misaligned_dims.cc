@@ -1,5 +1,5 @@
-// tc-misaligned-dims: a vocabulary of 30,523 words makes rows that no Tensor
-// Core kernel can load in whole vectors.
+// tc-misaligned-dims: with a vocabulary of 30,523 words, Tensor Core kernels
+// cannot load rows in whole vectors.
 // Fix: pad it to a multiple of 64.
 #include "pattern.h"
 #include "training.h"

@@ -1,6 +1,6 @@
-// unfused-optimizer: torch::optim updates one parameter after the other, a
+// unfused-optimizer: torch::optim updates one parameter after the other, with a
 // dozen small ops each.
-// Fix: LibTorch has no fused optimizer, but it has the op that does it.
+// Fix: LibTorch has no fused optimizer, but it has the op for one.
 #include "pattern.h"
 #include "training.h"
 
@@ -9,7 +9,7 @@ namespace {
 
 constexpr int64_t kExperts = 128, kWidth = 64;
 
-// AdamW for all parameters in one op.
+// AdamW that updates all parameters in one op.
 class FusedAdamW {
  public:
   explicit FusedAdamW(std::vector<torch::Tensor> parameters)

@@ -1,4 +1,4 @@
-// unfused-pointwise: a GELU written out in six ops reads and writes the whole
+// unfused-pointwise: a GELU written as six ops reads and writes the whole
 // tensor six times.
 // Fix: the op that does it in one kernel (or a compiled module).
 #include "pattern.h"

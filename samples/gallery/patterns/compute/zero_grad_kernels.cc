@@ -8,7 +8,7 @@ namespace gallery {
 namespace {
 
 void TrainZeroGradKernels(const Run& run) {
-  // Large weights and few samples: memory sets the pace.
+  // With large weights and few samples, memory traffic limits the step.
   torch::nn::Sequential network = Mlp({2048, 2048, 2048}, run.device);
   torch::optim::SGD sgd(network->parameters(), 0.01);
   const Batch batch = MakeBatch(8, 2048, 2048, run.device);

@@ -1,5 +1,5 @@
-// cpu-oversubscription: four intra-op threads on one core; whoever holds the
-// core keeps the others waiting at the end of every op.
+// cpu-oversubscription: four intra-op threads share one core, so at the end of
+// every op the others wait for the thread that has the core.
 // Fix: as many threads as there are cores.
 #include "pattern.h"
 #include "training.h"

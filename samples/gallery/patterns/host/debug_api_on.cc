@@ -1,5 +1,5 @@
-// debug-api-on: anomaly detection, left on after a search for NaNs, looks
-// through every gradient of every step.
+// debug-api-on: anomaly detection, left on after a search for NaNs, checks
+// every gradient of every step.
 // Fix: switch it off.
 #include <torch/csrc/autograd/anomaly_mode.h>
 

@@ -1,5 +1,6 @@
 // dependency-stall: the inputs are prepared on a second stream, but the compute
-// stream waits for them in the same step, so the two never run side by side.
+// stream waits for them in the same step, so the two streams never run in
+// parallel.
 // Fix: prepare the next step's inputs while this step computes.
 #include <c10/core/Event.h>
 #include <c10/core/StreamGuard.h>
@@ -13,7 +14,7 @@
 namespace gallery {
 namespace {
 
-// Runs `make` on a stream of its own.
+// Runs `make` on a separate stream.
 class SideStream {
  public:
   explicit SideStream(torch::Device device) : device_(device) {
@@ -30,7 +31,7 @@ class SideStream {
     ready_->record(*stream_);
     return made;
   }
-  // What follows on the compute stream begins once `made` is there.
+  // Makes later work on the compute stream wait until `made` is ready.
   void Join(const torch::Tensor& made) {
     if (!stream_) return;
     const c10::Stream compute =

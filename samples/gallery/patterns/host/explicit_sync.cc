@@ -1,6 +1,6 @@
 // explicit-sync: the program waits for the whole GPU after each phase, perhaps
-// to take the time, and the GPU then waits for the host.
-// Fix: leave it out; time with events, or with a profiler.
+// to measure the time, and the GPU then waits for the host.
+// Fix: remove the synchronization; measure with events or a profiler.
 #include "device.h"
 #include "pattern.h"
 #include "training.h"

@@ -1,6 +1,6 @@
 // grad-clip-sync: LibTorch's clip_grad_norm_ reads the norm back in every step,
 // so the host waits for the whole backward pass.
-// Fix: compute the factor on the device and multiply by it.
+// Fix: compute the factor on the device and multiply the gradients by it.
 #include "pattern.h"
 #include "training.h"
 

@@ -1,6 +1,6 @@
-// host-sync: the loss of every small part of the step is read back at once, so
-// that the host never gets ahead of the GPU.
-// Fix: add the losses up on the device, and read them once in a while.
+// host-sync: the loss of every small part of the step is read back immediately,
+// so the host never gets ahead of the GPU.
+// Fix: add up the losses on the device, and read them only sometimes.
 #include <cstdio>
 
 #include "pattern.h"

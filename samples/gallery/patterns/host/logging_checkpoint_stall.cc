@@ -1,5 +1,5 @@
 // logging-checkpoint-stall: every few steps the model is written to a file, and
-// training stands still until that is done.
+// training stops until the file is written.
 // Fix: copy the parameters, which is quick, and let a thread write them.
 #include <fcntl.h>
 #include <stepscope/range.h>
@@ -23,7 +23,7 @@ void Copy(const Tensors& from, Tensors& to) {
   for (size_t i = 0; i < from.size(); ++i) to[i].copy_(from[i]);
 }
 
-// A checkpoint that a crash of the machine leaves whole.
+// Writes a checkpoint that survives a crash of the machine.
 void Write(const Tensors& tensors, const std::string& name) {
   torch::save(tensors, name);
   const int file = ::open(name.c_str(), O_RDONLY | O_CLOEXEC);
@@ -33,7 +33,7 @@ void Write(const Tensors& tensors, const std::string& name) {
 }
 
 void TrainLoggingCheckpointStall(const Run& run) {
-  torch::set_num_threads(1);  // the other core is the writer's
+  torch::set_num_threads(1);  // leave the other core to the writer
   torch::nn::Sequential network = Mlp({1024, 1024, 1024, 1024}, run.device);
   torch::optim::SGD sgd(network->parameters(), 0.01);
   const Batch batch = MakeBatch(64, 1024, 1024, run.device);

@@ -1,5 +1,5 @@
-// unbatched-loop: the samples of a batch go through the network one by one, so
-// that each op does next to nothing and the step is spent getting ops going.
+// unbatched-loop: the samples of a batch go through the network one by one.
+// Each op then does very little, and the step is mostly overhead of ops.
 // Fix: one forward pass for the whole batch.
 #include "pattern.h"
 #include "training.h"

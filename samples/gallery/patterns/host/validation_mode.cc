@@ -1,6 +1,6 @@
 // validation-mode: validation switches gradients off but leaves the network in
-// training mode: dropout makes its results random, and batch norm changes its
-// running statistics.
+// training mode. Dropout then makes its results random, and batch norm changes
+// its running statistics.
 // Fix: eval(), and InferenceMode instead of NoGradGuard.
 #include <stepscope/range.h>
 

@@ -1,6 +1,6 @@
-// h2d-blocking: a few numbers are uploaded in the middle of the forward pass;
-// each upload waits until the GPU has done all that was launched before it.
-// Fix: pin them and copy with non_blocking.
+// h2d-blocking: a few numbers are uploaded in the middle of the forward pass.
+// Each upload waits until the GPU has done all work launched before it.
+// Fix: pin the numbers and copy with non_blocking.
 #include "pattern.h"
 #include "training.h"
 

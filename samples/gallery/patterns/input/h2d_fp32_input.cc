@@ -1,6 +1,6 @@
-// h2d-fp32-input: images are turned into floats on the host, so that four times
-// as many bytes cross the bus.
-// Fix: upload bytes, and cast and normalise them on the device.
+// h2d-fp32-input: images are converted to floats on the host, so four times as
+// many bytes cross the bus.
+// Fix: upload bytes; cast and normalise them on the device.
 #include "pattern.h"
 #include "training.h"
 

@@ -1,5 +1,5 @@
-// h2d-pageable: batches lie in ordinary memory, from which the driver cannot
-// copy by itself: each upload holds the host up.
+// h2d-pageable: batches are in ordinary memory, from which the driver cannot
+// copy directly, so each upload makes the host wait.
 // Fix: collate into pinned memory and copy with non_blocking.
 #include "pattern.h"
 #include "training.h"
@@ -10,7 +10,7 @@ namespace {
 void TrainH2dPageable(const Run& run) {
   torch::nn::Sequential network = Mlp({16384, 1024, 1024, 10}, run.device);
   torch::optim::SGD sgd(network->parameters(), 0.01);
-  // As a loader would hand them out, two in turn.
+  // Two batches that alternate, as if a loader had made them.
   std::vector<Batch> ready;
   for (int i = 0; i < 2; ++i) {
     Batch batch = MakeBatch(1024, 16384, 10, torch::kCPU);

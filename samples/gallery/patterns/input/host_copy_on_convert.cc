@@ -1,5 +1,5 @@
 // host-copy-on-convert: the samples are kept as doubles, so every batch is
-// copied, number by number, to become a float tensor.
+// copied, number by number, to make a float tensor.
 // Fix: keep floats; from_blob() then shares their memory.
 #include "pattern.h"
 #include "training.h"

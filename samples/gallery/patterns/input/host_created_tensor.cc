@@ -1,4 +1,4 @@
-// host-created-tensor: noise is drawn on the host and uploaded at once.
+// host-created-tensor: noise is drawn on the host and then uploaded.
 // Fix: draw it on the device.
 #include "pattern.h"
 #include "training.h"

@@ -1,6 +1,6 @@
-// loader-bound: one worker reads from slow storage; it sleeps most of the time,
-// and so does the training thread, which waits for it.
-// Fix: more workers, which wait for the storage side by side.
+// loader-bound: one worker reads from slow storage. It sleeps most of the time,
+// and so does the training thread, which waits for the worker.
+// Fix: more workers, which wait for the storage in parallel.
 #include <stepscope/batches.h>
 
 #include <chrono>
@@ -13,7 +13,7 @@ namespace gallery {
 namespace {
 
 constexpr int64_t kLoadedBatch = 64, kWide = 512;
-constexpr std::chrono::milliseconds kStorage(40);  // until a batch has come
+constexpr std::chrono::milliseconds kStorage(40);  // until a batch has arrived
 
 class SlowFiles : public torch::data::datasets::BatchDataset<SlowFiles, Batch> {
  public:

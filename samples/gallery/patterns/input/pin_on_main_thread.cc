@@ -1,6 +1,6 @@
-// pin-on-main-thread: each batch is copied into newly pinned memory by the
-// training thread, which costs more than the pinning saves.
-// Fix: collate into a few pinned buffers that are used again.
+// pin-on-main-thread: the training thread copies each batch into newly pinned
+// memory, which costs more than the pinning saves.
+// Fix: collate into a few pinned buffers that are reused.
 #include "pattern.h"
 #include "training.h"
 

@@ -1,5 +1,5 @@
-// sync-data-loading: LibTorch's DataLoader has no workers unless it is asked
-// for them, so the training thread makes every batch while the step waits.
+// sync-data-loading: by default LibTorch's DataLoader has no workers, so the
+// training thread makes every batch while the step waits.
 // Fix: DataLoaderOptions().workers(1).
 #include <stepscope/batches.h>
 
@@ -13,7 +13,7 @@ namespace {
 
 constexpr int64_t kMadeBatch = 64, kPixels = 1024;
 
-// Samples that take some work to make, as decoding and cropping do.
+// Samples that take some work to make, like decoding and cropping.
 class Pictures : public torch::data::datasets::Dataset<Pictures> {
  public:
   explicit Pictures(size_t count) : count_(count) {}

@@ -1,6 +1,7 @@
-// allocator-churn: the cache of device memory is emptied in every step, so the
-// next one asks the driver again, and cudaFree waits for the GPU.
-// Fix: leave the cache alone.
+// allocator-churn: the cache of device memory is emptied in every step. The
+// next step then requests memory from the driver again, and cudaFree waits for
+// the GPU.
+// Fix: do not empty the cache.
 #include <ATen/DeviceAccelerator.h>
 
 #include "pattern.h"

@@ -1,5 +1,5 @@
-// memory-headroom: a few hundred kilobytes of a whole device are in use. That
-// alone is no fault; it says that the batch may grow.
+// memory-headroom: only a few hundred kilobytes of the device's memory are in
+// use. That is not a fault, but it means that the batch can grow.
 // Fix: a batch that takes about half of the memory.
 #include "pattern.h"
 #include "training.h"
@@ -9,7 +9,7 @@ namespace {
 
 constexpr int64_t kWideLayer = 1024;
 
-// As many samples as take half of what is free.
+// Returns the number of samples that take half of the free memory.
 int64_t LargeBatch(torch::Device device) {
   if (!device.is_cuda()) return 64;
   const auto [free, total] =

@@ -1,5 +1,5 @@
-// near-oom: nearly all of the device's memory is held, so that one longer batch
-// ends the run.
+// near-oom: nearly all of the device's memory is held, so one longer batch ends
+// the run.
 // Fix: hold less.
 #include <ATen/DeviceAccelerator.h>
 
@@ -13,7 +13,7 @@ void TrainNearOom(const Run& run) {
   torch::nn::Sequential network = Mlp({1024, 1024, 1024}, run.device);
   torch::optim::SGD sgd(network->parameters(), 0.01);
   const Batch batch = MakeBatch(1024, 1024, 1024, run.device);
-  torch::Tensor held;  // as a forgotten list of outputs would
+  torch::Tensor held;  // like a forgotten list of outputs
   if (run.device.is_cuda()) {
     const auto [free, total] = at::getDeviceAllocator(run.device.type())
                                    ->getMemoryInfo(run.device.index());

@@ -1,5 +1,5 @@
-// capture-incomplete: the window records more than its buffers hold, so the
-// newest events are dropped; nothing can be said about what is missing.
+// capture-incomplete: the window records more than its buffers can hold, so the
+// newest events are dropped. Nothing can be said about the missing events.
 // Fix: the default of max_buffer_bytes, or fewer recorded steps.
 #include "pattern.h"
 #include "training.h"

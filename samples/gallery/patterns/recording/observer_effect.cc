@@ -1,6 +1,7 @@
-// observer-effect: the step keeps a table of thousands of small cells, and
-// profile_memory records each allocation and each release, which takes longer
-// than they do: the recorded step is not the step that is run.
+// observer-effect: the step fills a table of thousands of small cells, and
+// profile_memory records each allocation and each release. Recording takes
+// longer than the allocations themselves, so the recorded step differs from the
+// real one.
 // Fix: record only what is needed.
 #include <c10/core/CPUAllocator.h>
 
@@ -33,7 +34,7 @@ void TrainObserverEffect(const Run& run) {
   stepscope::ProfileOptions options = run.options();
   options.schedule.wait = 12;
   options.record_shapes = options.profile_memory = !run.fixed;
-  // The first steps are slow, and no measure of the others.
+  // The first steps are slow and do not represent the others.
   for (int step = 0; step < 20; ++step) TrainStep(network, sgd, batch);
   stepscope::Profile profile(std::move(options));
   for (int step = 0; step < 15 + run.active; ++step) {

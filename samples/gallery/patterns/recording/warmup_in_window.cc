@@ -1,5 +1,5 @@
 // warmup-in-window: recording begins with the first step, which loads kernels
-// and allocates; it is no step like the others.
+// and allocates memory, so it is not typical.
 // Fix: wait and warm up first, as the default schedule does.
 #include "pattern.h"
 #include "training.h"

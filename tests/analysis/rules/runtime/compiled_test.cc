@@ -14,7 +14,7 @@ std::string At(int step, int64_t begin_us, int64_t end_us) {
          std::to_string(t + end_us * 1000) + " thread=0 ";
 }
 
-// Eight steps of 10 ms on a CPU. `more` gives further rows of a step.
+// Eight CPU steps of 10 ms. `more` returns further rows of a step.
 template <typename More>
 Report Of(More more) {
   std::string text;
@@ -32,7 +32,7 @@ Report CompilingIn(const std::set<int>& steps, int64_t us,
         "op " + At(step, 6'000, 9'000) + "Torch-Compiled Region: 0/" +
         (steps.contains(step) ? std::to_string(step) : "0") + "\n";
     if (steps.contains(step)) {
-      // One inside the other: the time counts once.
+      // One range is inside the other: the time counts once.
       rows += "range " + At(step, 100, 100 + us) + name + "\nrange " +
               At(step, 200, 50 + us) + "backend_compile (dynamo_timed)\n";
     }
@@ -59,7 +59,7 @@ TEST(RecompilingTest, CountsWhatIsCompiledAfterTheFirstSteps) {
   EXPECT_EQ(finding->confidence, Confidence::kProven);
 }
 
-// Steps that compile take longer; that is no stall for logging or saving.
+// Steps that compile take longer. That is not a stall for logging or saving.
 TEST(RecompilingTest, TakesTheTimeOfSlowStepsForItself) {
   std::string text;
   int64_t begin = 0;
@@ -85,12 +85,12 @@ TEST(RecompilingTest, StaysSilentWhereOnlyTheFirstStepsCompile) {
 }
 
 TEST(RecompilingTest, FiresFromOnePerCentOfTheSteps) {
-  // One of seven steps of 10 ms.
+  // One of the last seven steps of 10 ms compiles: 0.7 ms are 1 %.
   EXPECT_TRUE(IsClean(CompilingIn({0, 4}, 690, kCompile), "recompiling"));
   EXPECT_FALSE(IsClean(CompilingIn({0, 4}, 710, kCompile), "recompiling"));
 }
 
-// It runs on every call of compiled code.
+// The lookup runs on every call of compiled code.
 TEST(RecompilingTest, IgnoresLookupsInTheCache) {
   const Report report = Of([](int step) {
     return "range " + At(step, 100, 4'000) + "TorchDynamo Cache Lookup\n" +
@@ -99,7 +99,7 @@ TEST(RecompilingTest, IgnoresLookupsInTheCache) {
   EXPECT_TRUE(IsClean(report, "recompiling"));
 }
 
-// Two compiled parts with `between` from 4 to 6 ms.
+// Two compiled parts, with the op `between` from 4 to 6 ms.
 Report Broken(const std::string& second, const std::string& between,
               int64_t end_us = 6'000) {
   return Of([&](int step) {
@@ -121,7 +121,7 @@ TEST(GraphBreaksTest, NamesTheOpsBetweenTwoFrames) {
   EXPECT_EQ(finding->gain_kind, GainKind::kBound);
 }
 
-// Layers that are compiled one by one run the same frame again and again.
+// Layers compiled one by one run the same frame repeatedly.
 TEST(GraphBreaksTest, LeavesRepeatedLayersAlone) {
   EXPECT_TRUE(IsClean(Broken("0/0", "aten::add"), "graph-breaks"));
 }

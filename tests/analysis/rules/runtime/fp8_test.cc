@@ -12,7 +12,7 @@ struct Product {
   int major = 9;
 };
 
-// Three steps: one product of 1 ms and other kernels.
+// Three steps: a product of 1 ms, and other kernels.
 Report With(const Product& product) {
   ComputeText text(product.device, product.major, 0);
   for (int i = 0; i < 3; ++i) {
@@ -45,7 +45,7 @@ TEST(Fp8CandidateTest, StaysSilentWhereFp8WouldNotHelp) {
   const auto inputs = [](const std::string& text) {
     return With({.inputs = text});
   };
-  // Small, no multiple of 16, float32, an older device.
+  // Small, not a multiple of 16, float32, and an older device.
   EXPECT_TRUE(IsClean(
       inputs("(c10::BFloat16[8192,2048],c10::BFloat16[2048,8192])"), kFp8));
   EXPECT_TRUE(IsClean(

@@ -1,4 +1,4 @@
-"""Hugging Face's Trainer, which accumulates gradients over two batches: hf_trainer.py [callback LOG_DIR]"""
+"""Trains with Hugging Face's Trainer, accumulating gradients over two batches: hf_trainer.py [callback LOG_DIR]"""
 import sys
 import tempfile
 

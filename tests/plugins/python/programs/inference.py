@@ -1,4 +1,4 @@
-"""No optimizer: batches of a loader in two epochs."""
+"""A program without an optimizer: batches of a loader in two epochs."""
 import torch
 
 model = torch.nn.Linear(4, 4)

@@ -1,4 +1,4 @@
-"""Ranks of a job under stepscope: job.py LOG_DIR [--only-rank-0] [--destroy-first] [--die STEP]; LOG_DIR - is none."""
+"""Ranks of a job under stepscope: job.py LOG_DIR [--only-rank-0] [--destroy-first] [--die STEP]; LOG_DIR "-" means none."""
 import argparse
 import contextlib
 import os

@@ -1,5 +1,5 @@
-// A program of LibTorch that knows nothing of stepscope: libtorch_train MS
-// STATUS computes for MS milliseconds and ends with STATUS.
+// A LibTorch program that does not use stepscope. `libtorch_train MS STATUS`
+// computes for MS milliseconds and exits with STATUS.
 #include <ATen/ATen.h>
 
 #include <chrono>

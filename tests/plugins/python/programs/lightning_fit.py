@@ -1,4 +1,4 @@
-"""Lightning's Trainer, which accumulates gradients over two batches: lightning_fit.py [callback LOG_DIR]"""
+"""Trains with Lightning's Trainer, accumulating gradients over two batches: lightning_fit.py [callback LOG_DIR]"""
 import logging
 import sys
 import warnings

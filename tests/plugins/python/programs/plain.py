@@ -1,6 +1,6 @@
 """A loop of N steps (default 20) that ends as asked: plain.py [N] [--end raise|exit3|sigint] [--compile]
 
-With --signal NAME it sends itself that signal at the beginning of step 12; with --handler it handles SIGTERM itself.
+With --signal NAME it sends itself that signal at the start of step 12; with --handler it handles SIGTERM itself.
 """
 import argparse
 import os
@@ -29,7 +29,7 @@ def on_sigterm(number, frame):
 if args.handler:
     signal.signal(signal.SIGTERM, on_sigterm)
 if args.signal == "SIGINT":
-    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background job ignores it
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs ignore it
 
 torch.manual_seed(0)
 model = torch.nn.Linear(8, 8)

@@ -1,6 +1,7 @@
-"""DistributedDataParallel on two processes with gloo: under torchrun, or by itself with spawn (ranks.py spawn).
+"""DistributedDataParallel on two processes with gloo, either under torchrun or started with spawn (ranks.py spawn).
 
-Under torchrun: ranks.py FILE trains on after 12 steps, when it makes FILE.<rank>, until it is ended; ranks.py raise: rank 1 raises in step 12.
+Under torchrun: `ranks.py FILE` makes FILE.<rank> after 12 steps and then trains until it is ended; with `ranks.py raise`, rank
+1 raises in step 12.
 """
 import os
 import pathlib
@@ -39,4 +40,4 @@ if __name__ == "__main__":
     else:
         fails = sys.argv[1:] == ["raise"]
         train(int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"]), "" if fails else "".join(sys.argv[1:]), fails)
-        print("done\n", end="")  # in one piece: torchrun's ranks share a pipe and do not buffer
+        print("done\n", end="")  # in one write, because torchrun's ranks share an unbuffered pipe
