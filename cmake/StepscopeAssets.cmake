@@ -1,6 +1,6 @@
-# Makes C++ constants of text files, with the hashes by which a Content-Security-Policy names them.
+# Turns text files into C++ constants, with the hashes that a Content-Security-Policy needs to name them.
 #   cmake -DOUTPUT=page_assets.cc -DHEADER=report/page/page_assets.h -DSCRIPT=a.js|b.js -DSTYLE=c.css -P StepscopeAssets.cmake
-# Of several files the texts follow each other. Run by the build whenever one of them changes.
+# Several files are concatenated. The build runs this whenever one of the files changes.
 cmake_minimum_required(VERSION 3.25)
 
 # base64_of(HEX OUT): HEX is an even number of hexadecimal digits.
@@ -26,7 +26,7 @@ function(base64_of hex out)
   set(${out} "${text}" PARENT_SCOPE)
 endfunction()
 
-# constant(NAME FILES OUT): the definitions of Page<NAME>() and Page<NAME>Hash().
+# constant(NAME FILES OUT): sets OUT to the definitions of Page<NAME>() and Page<NAME>Hash().
 function(constant name files out)
   string(REPLACE "|" ";" files "${files}")
   set(whole "")
@@ -38,7 +38,7 @@ function(constant name files out)
   string(HEX "${whole}" hex)
   base64_of("${digest}" hash)
   string(REGEX REPLACE "([0-9a-f][0-9a-f])" "0x\\1," bytes "${hex}")
-  string(REPEAT "." 80 line)  # sixteen bytes
+  string(REPEAT "." 80 line)  # 16 bytes
   string(REGEX REPLACE "(${line})" "\\1\n" bytes "${bytes}")
   set(${out} "
 namespace {

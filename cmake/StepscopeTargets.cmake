@@ -1,6 +1,6 @@
-# How targets are made here. One target per folder; public headers in <folder>/include/stepscope.
+# Functions that make targets. There is one target per folder; its public headers are in <folder>/include/stepscope.
 
-# What nearly every source includes; read once per library instead of once per source.
+# Headers that nearly every source includes. They are precompiled once per library.
 set(STEPSCOPE_STANDARD_HEADERS <algorithm> <array> <cmath> <cstdint> <functional> <map> <memory> <optional> <ranges> <set> <span>
   <string> <string_view> <unordered_map> <utility> <variant> <vector>)
 
@@ -18,7 +18,7 @@ function(stepscope_library name)
   endif()
   target_include_directories(stepscope_${name} PRIVATE ${CMAKE_CURRENT_SOURCE_DIR})
   target_link_libraries(stepscope_${name} PUBLIC ${ARG_PUBLIC} PRIVATE ${ARG_PRIVATE})
-  target_compile_features(stepscope_${name} PUBLIC cxx_std_20)  # so that who links an installed one compiles as C++20, too
+  target_compile_features(stepscope_${name} PUBLIC cxx_std_20)  # so that users of an installed library also compile as C++20
   stepscope_options(stepscope_${name})
   stepscope_unity(stepscope_${name})
   stepscope_precompile(stepscope_${name} ${name} ${STEPSCOPE_STANDARD_HEADERS})
@@ -26,14 +26,14 @@ function(stepscope_library name)
 endfunction()
 
 # stepscope_unity(<target>)
-# With CMAKE_UNITY_BUILD (all presets) the sources of a folder are compiled as one, which halves the time of a whole build: so
-# the names of file-local functions, classes and constants are unique in their folder.
+# With CMAKE_UNITY_BUILD (all presets), the sources of a folder are compiled as one, which halves the time of a full build.
+# Therefore, the names of file-local functions, classes and constants must be unique in their folder.
 function(stepscope_unity target)
   set_target_properties(${target} PROPERTIES UNITY_BUILD_MODE GROUP)
   get_target_property(sources ${target} SOURCES)
   foreach(source IN LISTS sources)
     cmake_path(GET source PARENT_PATH folder)
-    # Relative: the name of what is compiled is then the same in every checkout, and so is what ccache keeps.
+    # A relative path: the compiled file then has the same name in every checkout, so ccache can share its result.
     if(IS_ABSOLUTE "${folder}")
       cmake_path(RELATIVE_PATH folder BASE_DIRECTORY ${PROJECT_SOURCE_DIR})
     endif()
@@ -43,23 +43,23 @@ function(stepscope_unity target)
 endfunction()
 
 # stepscope_test(<name> SOURCES ... LIBS ... [LABELS ...] [DIRS private include folders...] [SERIAL] [EACH])
-# makes one GoogleTest program. ctest runs it as one process, or each of its tests in a process of its own (EACH), where
-# tests change what a process has only once. SERIAL ones run with no other test beside them.
-# With STEPSCOPE_TESTS=TORCH only tests labelled torch or everywhere are built and run: build/asan runs the others.
+# makes one GoogleTest program. ctest runs it as one process, or with EACH one process per test, for tests that change state
+# that a process has only once. SERIAL: no other test runs at the same time.
+# With STEPSCOPE_TESTS=TORCH, only tests labelled torch or everywhere are built and run; build/asan runs the others.
 function(stepscope_test name)
   cmake_parse_arguments(ARG "SERIAL;EACH" "" "SOURCES;LIBS;LABELS;DIRS" ${ARGN})
   add_executable(${name} ${ARG_SOURCES})
   target_link_libraries(${name} PRIVATE ${ARG_LIBS} GTest::gmock GTest::gtest_main)
   target_include_directories(${name} PRIVATE ${ARG_DIRS} ${PROJECT_SOURCE_DIR}/tests ${PROJECT_SOURCE_DIR})
   target_compile_definitions(${name} PRIVATE STEPSCOPE_TEST_DATA="${PROJECT_SOURCE_DIR}/tests/data")
-  # A test's own code is compiled once and run once: optimising it takes longer than running it.
+  # A test's own code runs once, so optimising it would take longer than it saves.
   target_compile_options(${name} PRIVATE -O0 -g0)
-  # Several sources are compiled as one, so each is a namespace of its own, called like its file.
+  # Several sources are compiled as one, so each has its own namespace, named after its file.
   set_target_properties(${name} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 8)
   stepscope_options(${name} TEST)
-  # torch/torch.h takes longer to precompile than its few tests would save.
+  # Precompiling torch/torch.h takes longer than its few tests would save.
   if(NOT "torch" IN_LIST ARG_LABELS)
-    stepscope_precompile(${name} test)  # the headers: tests/CMakeLists.txt
+    stepscope_precompile(${name} test)  # tests/CMakeLists.txt lists the headers
   endif()
   if(STEPSCOPE_TESTS STREQUAL "TORCH" AND NOT "torch" IN_LIST ARG_LABELS AND NOT "everywhere" IN_LIST ARG_LABELS)
     set_target_properties(${name} PROPERTIES EXCLUDE_FROM_ALL ON)
@@ -73,9 +73,9 @@ function(stepscope_test name)
 endfunction()
 
 # stepscope_precompile(<target> <group> <header>...)
-# precompiles headers for a target. The first target of a group makes the precompiled header, the others use it, so all
-# targets of a group need the same compile options. No header of ours: ccache takes a precompiled header made before a
-# comment changed for the one made now, and GCC then includes a changed "#pragma once" header a second time.
+# precompiles headers for a target. The first target of a group makes the precompiled header, and the others use it, so all
+# targets of a group need the same compile options. Do not list our own headers: after a comment changed, ccache may take the
+# old precompiled header for the new one, and GCC then includes the changed "#pragma once" header a second time.
 function(stepscope_precompile target group)
   if(NOT STEPSCOPE_PRECOMPILE)
     return()
@@ -88,12 +88,12 @@ function(stepscope_precompile target group)
     target_precompile_headers(${target} PRIVATE ${ARGN})
   endif()
   if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
-    target_compile_options(${target} PRIVATE -fpch-preprocess)  # so that ccache may keep what is compiled
+    target_compile_options(${target} PRIVATE -fpch-preprocess)  # lets ccache keep the results
   endif()
 endfunction()
 
 # stepscope_constant_of(<file> <variable>)
-# names the constant that a source defines: kDataLoading for rules/data_loading.cc.
+# sets the variable to the name of the constant that a source defines: kDataLoading for rules/data_loading.cc.
 function(stepscope_constant_of file variable)
   get_filename_component(name ${file} NAME_WE)
   string(REPLACE "_" ";" words "${name}")
@@ -107,9 +107,9 @@ function(stepscope_constant_of file variable)
   set(${variable} ${constant} PARENT_SCOPE)
 endfunction()
 
-# stepscope_options(<target> [TEST]): warnings and sanitizers; no global flags.
-# Undefined behaviour is looked for in the product's own code. Of its checks those on every member access are left out
-# (null, alignment, vptr, object-size): they double the time to compile, and address sanitizer stops at a null pointer, too.
+# stepscope_options(<target> [TEST]): sets warnings and sanitizers; there are no global flags.
+# The undefined-behaviour sanitizer checks only the product's own code. Checks of every member access (null, alignment, vptr,
+# object-size) are off: they double the compile time, and the address sanitizer also stops at a null pointer.
 function(stepscope_options target)
   set(sanitized FALSE)
   if(STEPSCOPE_SANITIZE)
@@ -117,14 +117,14 @@ function(stepscope_options target)
   endif()
   target_compile_options(${target} PRIVATE -Wall -Wextra $<$<BOOL:${STEPSCOPE_WERROR}>:-Werror>)
   if("TEST" IN_LIST ARGN)
-    target_compile_options(${target} PRIVATE -Wno-missing-field-initializers)  # a test gives the fields it is about
+    target_compile_options(${target} PRIVATE -Wno-missing-field-initializers)  # tests set only the fields they need
   endif()
   if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
-    # GCC's optimiser takes what inlined strings and optionals do for errors (bugs 105329, 105651, 80635): these warnings never
-    # stop a build, and where there are too many of them to be read they are off.
+    # GCC's optimiser reports false errors in inlined strings and optionals (bugs 105329, 105651, 80635). These warnings never
+    # stop a build, and they are off where there are too many to read.
     set(array_bounds -Wno-array-bounds)
     if(sanitized)
-      set(array_bounds -Wno-error=array-bounds)  # not optimised: there are none
+      set(array_bounds -Wno-error=array-bounds)  # without optimisation there are none
     endif()
     target_compile_options(${target} PRIVATE -Wno-restrict ${array_bounds} -Wno-error=stringop-overflow
       -Wno-error=stringop-overread $<$<BOOL:${sanitized}>:-Wno-maybe-uninitialized> -Wno-error=maybe-uninitialized)

@@ -25,19 +25,22 @@ namespace stepscope {
 namespace {
 
 // The driver takes a lock and some microseconds to return its free memory, so
-// loops with shorter steps ask less often.
+// loops with shorter steps ask less often than every step.
 constexpr int64_t kSampleEveryNs = 20'000'000;
-// Room for 80 s at one sample in 20 ms; no allocation while the program trains.
+// Room for 80 s at one sample per 20 ms. Allocated in advance, so that nothing
+// is allocated while the program trains.
 constexpr size_t kMostSamples = 4096;
-// What devices can do; fewer would show no kernel, more would be too many.
+// Fewer samples per second would not show single kernels, and devices cannot
+// take more.
 constexpr int32_t kLeastHz = 10;
 constexpr int32_t kMostHz = 10'000;
-// Blocks that are ready when a window opens: some hundred steps' records. More
-// are made ready between steps.
+// The number of blocks that are ready when a window opens: room for the records
+// of some hundred steps. More blocks are made ready between steps.
 constexpr int64_t kReadyBlocks = 32;
 constexpr int64_t kReadyBlocksBetweenSteps = 8;
 
-// Samples a second; what is no number is none.
+// Parses samples per second. Returns 0 for anything that is not a positive
+// number.
 int32_t CountersHzFrom(std::string_view text) {
   int32_t hz = 0;
   const auto read = std::from_chars(text.data(), text.data() + text.size(), hz);
@@ -50,7 +53,8 @@ class CuptiCollector : public Collector {
       : options_(options), sources_(std::move(sources)) {}
   ~CuptiCollector() override {
     if (InForkedChild()) {
-      // Every lock and handle belongs to the parent.
+      // Release everything without destroying it: all locks and handles belong
+      // to the parent.
       (void)switches_.release();
       DeviceSampler::Abandon(std::move(sampler_));
       CounterSampler::Abandon(std::move(counters_));
@@ -82,10 +86,10 @@ class CuptiCollector : public Collector {
   std::shared_ptr<CuptiAttachment> attachment_;
   std::unique_ptr<DeviceSampler> sampler_;  // null: without NVML
   bool nvml_was_tried_ = false;
-  std::shared_ptr<CounterSampler> counters_;  // null: not wanted, or impossible
+  std::shared_ptr<CounterSampler> counters_;  // null: not wanted, not possible
   bool arms_ = true;                          // Arm() has something to do
 
-  // Of the open window; null while none is open.
+  // Members for the open window. `switches_` is null while no window is open.
   std::unique_ptr<CuptiSwitches> switches_;
   CuptiReading begin_;
   std::vector<DeviceLimits> devices_;
@@ -97,7 +101,8 @@ class CuptiCollector : public Collector {
   bool stopped_early_ = false;
 };
 
-// The driver first: without one, CUPTI's version does not matter.
+// Loads the driver first, because without a driver CUPTI's version does not
+// matter.
 absl::Status CuptiCollector::Load() {
   if (driver_ == nullptr) {
     absl::StatusOr<std::unique_ptr<CudaDriver>> driver = sources_.driver();
@@ -120,8 +125,8 @@ absl::Status CuptiCollector::Load() {
   return absl::OkStatus();
 }
 
-// One try, as soon as the program uses CUDA: if another tool holds CUPTI, or
-// there is none, Start() says so.
+// Tries once, as soon as the program uses CUDA. If another tool holds CUPTI, or
+// there is no CUPTI, Start() reports it.
 void CuptiCollector::Arm() {
   if (!arms_ || options_.capture_scopes == nullptr) return;
   WatchForks();
@@ -132,7 +137,8 @@ void CuptiCollector::Arm() {
   if (loaded.ok()) (void)attachment_->Hold();
 }
 
-// Before the switches: CUPTI may ask for a buffer as soon as a kind is on.
+// Called before the switches, because CUPTI may request a buffer as soon as a
+// kind is on.
 void CuptiCollector::OpenPool() {
   const CuptiApi* const api = &attachment_->api();
   BufferPool::Overflow overflow;
@@ -154,8 +160,8 @@ void CuptiCollector::OpenPool() {
 absl::Status CuptiCollector::SwitchOn() {
   CuptiApi& api = attachment_->api();
   size_t before_us = 0;
-  // Reading the count of dropped records resets it, so that Stop() gets this
-  // window's alone.
+  // Reading the count of dropped records resets it, so that Stop() gets the
+  // count of this window alone.
   (void)api.GetNumDroppedRecords(&before_us);  // another profiler's
   begin_ = ReadCuptiClock(api);
   switches_ = std::make_unique<CuptiSwitches>(api);
@@ -205,7 +211,7 @@ absl::Status CuptiCollector::Start() {
   return absl::OkStatus();
 }
 
-// Whatever goes wrong with them, the rest is recorded.
+// An error of the counters must not stop the rest of the recording.
 void CuptiCollector::StartCounters() {
   if (options_.counters_hz <= 0) return;
   std::string missing;
@@ -214,8 +220,8 @@ void CuptiCollector::StartCounters() {
         {.name = "cupti-counters-unavailable",
          .detail = "no hardware counters: " + attachment_->api().library() +
                    " has no function " + missing +
-                   "; they need CUPTI of CUDA 12.6 or later. All else is "
-                   "recorded",
+                   "; they need CUPTI of CUDA 12.6 or later. Everything else "
+                   "is recorded",
          .count = -1,
          .severity = Severity::kWarning});
     return;
@@ -231,7 +237,7 @@ void CuptiCollector::StartCounters() {
 // Undoes everything: the switches, the buffers and the subscription.
 void CuptiCollector::Abandon() {
   switches_.reset();
-  // A kind that was briefly on may have filled a buffer.
+  // A kind that was on briefly may have filled a buffer.
   if (ProcessPool().blocks_out() > 0) {
     (void)attachment_->api().FlushAll(CUPTI_ACTIVITY_FLAG_FLUSH_FORCED);
   }
@@ -242,8 +248,8 @@ void CuptiCollector::Abandon() {
   (void)attachment_->LetGo();
 }
 
-// The pool is full: nothing more can be kept, and each further record would
-// cost the program time.
+// The pool is full: no further record can be kept, and each would cost the
+// program time.
 void CuptiCollector::StopEarly(int64_t step) {
   stopped_early_ = true;
   switches_->Off(&losses_);
@@ -257,7 +263,7 @@ void CuptiCollector::StopEarly(int64_t step) {
        .severity = Severity::kError});
 }
 
-// On the training thread, between two steps.
+// Called on the training thread, between two steps.
 void CuptiCollector::OnStep(int64_t step, int64_t now_ns) {
   if (!stopped_early_) {
     if (ProcessPool().is_running_out()) {
@@ -291,10 +297,10 @@ absl::StatusOr<std::unique_ptr<Recording>> CuptiCollector::Stop() {
                        .count = -1,
                        .severity = Severity::kWarning});
   };
-  // The order of what follows: wait for the device, read the clock, switch off,
-  // flush, count. Records of kinds that are on keep coming until the switches
-  // are off, and the flush returns what CUPTI still holds. A running kernel has
-  // no times yet, and CUPTI does not wait for it.
+  // The order matters: wait for the device, read the clock, switch off, flush,
+  // count. The wait comes first, because a running kernel has no times yet, and
+  // CUPTI does not wait for it. Records keep coming until the switches are off,
+  // and the flush returns those that CUPTI still holds.
   if (absl::Status s = driver_->Synchronize(); !s.ok()) {
     note("cupti-not-synchronised", s);
   }
@@ -316,8 +322,8 @@ absl::StatusOr<std::unique_ptr<Recording>> CuptiCollector::Stop() {
   if (const CUptiResult code = attachment_->LetGo(); code != CUPTI_SUCCESS) {
     note("cupti-still-subscribed", CuptiError(api, "unsubscribe", code));
   }
-  // The records point to names that CUPTI owns, so the recording keeps CUPTI
-  // attached.
+  // The recording keeps CUPTI attached, because its records point to names that
+  // CUPTI owns.
   parts.attachment = attachment_;
   parts.window = ProcessPool().Close();
   parts.begin = begin_;

@@ -11,7 +11,7 @@ namespace stepscope {
 CuptiDecoder::CuptiDecoder(const CuptiRecords& records, const CuptiApi& api,
                            TraceBuilder& builder)
     : records_(records), api_(api), builder_(builder) {
-  // An ordinal beyond this is damage, and must not size the table.
+  // Larger ordinals come from damaged data and must not size the table.
   for (const DeviceLimits& device : records.devices) {
     if (device.ordinal < 0 || device.ordinal > 0xffff) continue;
     const auto ordinal = static_cast<size_t>(device.ordinal);
@@ -26,8 +26,8 @@ CuptiDecoder::CuptiDecoder(const CuptiRecords& records, const CuptiApi& api,
                                        });
 }
 
-// Growing tables would take most of the decoding time, so the sizes are
-// estimated: from the counts in the first buffer.
+// Estimates the sizes of the tables from the counts in the first buffer,
+// because growing them would take most of the decoding time.
 void CuptiDecoder::Reserve() {
   if (records_.buffers.empty() || records_.buffers[0].valid_bytes == 0) return;
   const CuptiBuffer& first = records_.buffers[0];
@@ -37,8 +37,8 @@ void CuptiDecoder::Reserve() {
   size_t copies = 0;
   CUpti_Activity* record = nullptr;
   const uint8_t* last = nullptr;
-  // The walk of Walk(), counting alone; a place where it would go wrong ends it
-  // here, too.
+  // The same walk as Walk(), but it only counts. It ends where Walk() would
+  // find an error.
   while (api_.GetNextRecord(first.data, first.valid_bytes, &record) ==
          CUPTI_SUCCESS) {
     const auto* at = reinterpret_cast<const uint8_t*>(record);
@@ -55,9 +55,9 @@ void CuptiDecoder::Reserve() {
   for (const CuptiBuffer& buffer : records_.buffers) {
     bytes += buffer.valid_bytes;
   }
-  // With some reserve, because the shares vary. Records of later buffers may be
-  // of other kinds; 10 % more than the estimate costs little, and a table that
-  // must grow is copied.
+  // 10 % more than the estimate, because the kinds of records vary from buffer
+  // to buffer. The reserve costs little, while a table that must grow is
+  // copied.
   const double times = records_.buffers.size() == 1
                            ? 1.0
                            : 1.1 * static_cast<double>(bytes) /
@@ -69,8 +69,8 @@ void CuptiDecoder::Reserve() {
   runtime_correlations_.reserve(scaled(calls));
 }
 
-// The links come last: a wait may be in an earlier buffer than the event it
-// waits for, because buffers are not in the order of time.
+// The links come last, because buffers are not in the order of time: a wait may
+// be in an earlier buffer than the event that it waits for.
 CuptiDecodeResult CuptiDecoder::Decode() {
   Reserve();
   for (const CuptiBuffer& buffer : records_.buffers) Walk(buffer);
@@ -82,7 +82,8 @@ CuptiDecodeResult CuptiDecoder::Decode() {
   return result_;
 }
 
-// A record is decoded when the next one is found, which gives its length.
+// A record is decoded when the next one is found, because only then its length
+// is known.
 void CuptiDecoder::Walk(const CuptiBuffer& buffer) {
   if (buffer.valid_bytes == 0) return;
   const uint8_t* const end = buffer.data + buffer.valid_bytes;
@@ -94,7 +95,7 @@ void CuptiDecoder::Walk(const CuptiBuffer& buffer) {
     const bool found = step == CUPTI_SUCCESS;
     const auto* following =
         found ? reinterpret_cast<const uint8_t*>(next) : end;
-    // A step that leaves the buffer or goes backwards ends the walk.
+    // If a step leaves the buffer or goes backwards, the walk ends.
     const bool sane = following >= (record == nullptr ? buffer.data : record) &&
                       following <= end && (following != record);
     if (record != nullptr) {
@@ -108,7 +109,7 @@ void CuptiDecoder::Walk(const CuptiBuffer& buffer) {
       }
     }
     if (!found || !sane) {
-      // Records after a broken one are lost with it.
+      // Records after a broken one are lost, too.
       if (!sane || step != CUPTI_ERROR_MAX_LIMIT_REACHED) {
         ++result_.damaged_buffers;
         result_.damaged_bytes +=
@@ -168,7 +169,7 @@ bool CuptiDecoder::Has(const RecordBytes& bytes, size_t needed) {
   return false;
 }
 
-// CUPTI leaves a time 0 if it did not record it.
+// CUPTI leaves a time at 0 if it did not record it.
 bool CuptiDecoder::Convert(uint64_t begin, uint64_t end, int64_t* begin_ns,
                            int64_t* end_ns) {
   if (begin == 0 || end == 0) {
@@ -201,10 +202,11 @@ void AddLosses(const CuptiDecodeResult& result, uint32_t version,
     builder.Add(Loss{
         .name = "cupti-wrong-graph-launch",
         .detail =
-            "activities of CUDA graphs name another call as their launch; they "
-            "are kept at their own time, without a launch. CUPTI of CUDA 13.0 "
-            "and 13.1 does this from a process's second recording on; CUDA "
-            "13.1 Update 1 fixes it. This process uses the CUPTI of CUDA " +
+            "activities of CUDA graphs have the correlation ID of a call that "
+            "launches no graph; they are kept, but linked to no launch. CUPTI "
+            "of CUDA 13.0 and 13.1 does this from a process's second recording "
+            "on; CUDA 13.1 Update 1 fixes it. This process uses the CUPTI of "
+            "CUDA " +
             CudaVersionOf(version),
         .count = result.wrong_launches,
         .severity = Severity::kWarning});

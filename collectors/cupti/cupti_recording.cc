@@ -14,18 +14,18 @@
 namespace stepscope {
 namespace {
 
-// A good clock drifts by some 1e-5. A note needs more than that, and enough to
-// move an activity into another step.
+// A good clock drifts by about 1e-5. A note is worth it only if the drift is
+// well above that and large enough to move an activity into another step.
 constexpr double kDriftWorthANote = 1e-4;
 constexpr double kDriftWorthANoteNs = 20'000;
-// CUPTI's own thread may still return buffers when the window has closed. The
-// background thread that decodes waits for them, but not for ever.
+// CUPTI's own thread may still return buffers after the window has closed. The
+// background thread waits this long for them before it decodes.
 constexpr auto kLateness = std::chrono::milliseconds(200);
-// The same of the thread that reads hardware counters, which may have to claim
+// The same for the thread that reads hardware counters, which may have to claim
 // them first.
 constexpr auto kCounterLateness = std::chrono::milliseconds(3000);
-// Claiming and starting take less; other clocks differ by years, or by the time
-// since the machine's start.
+// Claiming and starting the counters take less time than this. Other clocks
+// differ by years, or by the time since the machine's start.
 constexpr int64_t kOtherClockNs = 10'000'000'000;
 
 void AwaitLateBuffers(BufferPool::Window* window) {
@@ -41,17 +41,17 @@ void AwaitLateBuffers(BufferPool::Window* window) {
 CuptiRecording::CuptiRecording(Parts parts) : parts_(std::move(parts)) {}
 
 CuptiRecording::~CuptiRecording() {
-  if (InForkedChild()) {  // the pool may stay locked for ever
+  if (InForkedChild()) {  // the pool may stay locked forever
     CounterSampler::Abandon(std::move(parts_.sampler));
     return;
   }
   ProcessPool().Return(parts_.window);
-  // After the last window of the last collector the memory is freed.
+  // After the last window of the last collector, free the memory.
   if (parts_.attachment.use_count() == 1) ProcessPool().Trim();
 }
 
-// On the background thread. The pool's blocks are decoded in place and returned
-// by the destructor.
+// Runs on the background thread. The pool's blocks are decoded in place, and
+// the destructor returns them.
 void CuptiRecording::AddTo(TraceBuilder& builder, const ClockMap& clock,
                            const SlotLog&) {
   for (const Kind kind : parts_.watched) builder.Watch(kind);
@@ -65,8 +65,8 @@ void CuptiRecording::AddTo(TraceBuilder& builder, const ClockMap& clock,
 void CuptiRecording::Decode(TraceBuilder& builder, const ClockMap& clock) {
   CuptiReading begin = parts_.begin;
   CuptiReading end = parts_.end;
-  // With one reading only the offset between the clocks is known, and the drift
-  // counts as zero.
+  // With only one reading, the offset between the clocks is known, but not the
+  // drift, which then counts as zero.
   if (!begin.valid) begin = end;
   if (!end.valid) end = begin;
   if (!begin.valid) {
@@ -103,13 +103,14 @@ void CuptiRecording::Decode(TraceBuilder& builder, const ClockMap& clock) {
   AddLosses(DecodeCupti(records, api, builder), api.version(), builder);
 }
 
-// Their times should be CUPTI's. Where they clearly are not, the first sample
-// is put where its device began to count.
+// Adds the samples of hardware counters. Their times should be on CUPTI's
+// clock. If they clearly are not, the first sample is moved to the time when
+// its device began to count.
 void CuptiRecording::AddCounters(const CuptiTimes& times,
                                  TraceBuilder& builder) {
   if (parts_.counters == nullptr) return;
   CounterWindow::Counted counted = parts_.counters->Await(kCounterLateness);
-  std::map<int32_t, uint64_t> shift;  // by device; added to their times
+  std::map<int32_t, uint64_t> shift;  // by device; added to the samples' times
   for (const CounterSample& sample : counted.samples) {
     const auto begun = counted.begun.find(sample.device);
     const auto [at, is_first] = shift.try_emplace(sample.device, 0);
@@ -121,14 +122,15 @@ void CuptiRecording::AddCounters(const CuptiTimes& times,
             {.name = "cupti-counters-other-clock",
              .detail = "the hardware counters of GPU " +
                        std::to_string(sample.device) +
-                       " have another clock than its kernels; they are placed "
-                       "by the time at which counting began, to about 1 ms",
+                       " use a different clock from its kernels; they are "
+                       "aligned to the start of counting, accurate to about "
+                       "1 ms",
              .count = -1,
              .severity = Severity::kNote});
       }
     }
-    // The first one also has the time from claiming the counters on, which may
-    // be a second before the window (seen on an H200).
+    // The first sample also contains the time since the counters were claimed,
+    // which may be a second before the window (seen on an H200).
     uint64_t from = sample.begin + at->second;
     const uint64_t to = sample.end + at->second;
     if (begun != counted.begun.end()) from = std::max(from, begun->second);

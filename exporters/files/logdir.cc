@@ -23,8 +23,8 @@ std::string FixedWidth(int32_t number, int digits) {
   return text;
 }
 
-// `text` with '-' for every character that is unsafe in a file name or a shell.
-// Users' names become folders, which people type into shells.
+// Returns `text` with '-' for every character that is unsafe in a file name or
+// a shell: users' names become folders, which people type into shells.
 std::string FileName(std::string_view text) {
   std::string name;
   for (char c : text) {
@@ -40,16 +40,16 @@ std::string HostName(const std::string& host) {
   return host.empty() ? "host" : FileName(host);
 }
 
-// Oldest first. Runs without a start time, which somebody has renamed, come
-// before all others, by name. Starts sort as text: year first, all fields with
-// fixed width.
+// Sorts the oldest run first. Runs without a start time (somebody renamed them)
+// come before all others, by name. Start times can be sorted as text, because
+// the year comes first and all fields have a fixed width.
 void SortByStart(std::vector<std::string>* runs) {
   std::ranges::sort(*runs, {}, [](const std::string& run) {
     return std::make_pair(StartOfRun(run), std::string_view(run));
   });
 }
 
-// The first of many are enough for a message.
+// Joins the names for a message. The first ones of many are enough.
 std::string Listed(const std::vector<std::string>& names) {
   constexpr size_t kMostNames = 21;  // all that BoundNotes() leaves
   std::string text;
@@ -60,7 +60,7 @@ std::string Listed(const std::vector<std::string>& names) {
   return text.empty() ? "none" : text;
 }
 
-// The traces of all ranks in LOGDIR/stepscope/RUN/c<cycle>.
+// Returns the traces of all ranks in LOGDIR/stepscope/RUN/c<cycle>.
 absl::StatusOr<ResolvedRun> CycleFolder(const fs::path& path, int32_t cycle) {
   ResolvedRun run = TracesIn((path / "trace").string(), -1);
   run.run = path.parent_path().filename().string();
@@ -72,11 +72,11 @@ absl::StatusOr<ResolvedRun> CycleFolder(const fs::path& path, int32_t cycle) {
   return run;
 }
 
-// What was written of a window.
+// How much of a window has been written.
 enum class Written : uint8_t { kNothing, kPart, kAll };
 
-// A writer renames its file once it is complete, so what is being written, or
-// was when its process was killed, has its temporary name.
+// A writer renames its file once it is complete. So a file that is still being
+// written, or whose process was killed, has its temporary name.
 Written StateOf(const fs::path& cycle) {
   const fs::path folder = cycle / "trace";
   const bool has_traces = std::ranges::any_of(
@@ -90,8 +90,8 @@ fs::path CyclePath(const fs::path& run, int32_t cycle) {
   return run / ("c" + std::to_string(cycle));
 }
 
-// The last cycle of the run whose files are all there, else the last with any,
-// else -1; its state goes to `state`.
+// Returns the last cycle of the run that is complete, else the last one with
+// any trace, else -1. Sets `state` to the state of that cycle.
 int32_t BestCycle(const fs::path& run, const std::vector<int32_t>& cycles,
                   Written* state) {
   int32_t best = -1;
@@ -106,7 +106,8 @@ int32_t BestCycle(const fs::path& run, const std::vector<int32_t>& cycles,
   return best;
 }
 
-// The last complete cycle of LOGDIR/stepscope/RUN, or `cycle`.
+// Returns the traces of `cycle` of LOGDIR/stepscope/RUN or, if it is negative,
+// of the cycle that BestCycle() chooses.
 absl::StatusOr<ResolvedRun> RunFolder(const fs::path& path, int32_t cycle) {
   const std::vector<int32_t> cycles = CyclesOf(path);
   std::vector<std::string> names;
@@ -123,8 +124,8 @@ absl::StatusOr<ResolvedRun> RunFolder(const fs::path& path, int32_t cycle) {
     cycle = best < 0 ? cycles.back() : best;
     for (auto it = cycles.rbegin(); *it != cycle; ++it) {
       passed_over.push_back(CyclePath(path, *it).string() +
-                            ": it is being written, or its process was "
-                            "killed; choose it with --cycle " +
+                            ": it is incomplete (still being written, or its "
+                            "writer was killed); choose it with --cycle " +
                             std::to_string(*it));
     }
     BoundNotes(path.string(), &passed_over);
@@ -142,10 +143,10 @@ absl::StatusOr<ResolvedRun> RunFolder(const fs::path& path, int32_t cycle) {
   return found;
 }
 
-// Of LOGDIR/stepscope the newest run whose last window is complete, else the
-// newest with any trace; `run` if it is not empty. A run that is being
-// recorded, or was killed, is passed over for an older one and named in the
-// result.
+// Returns the traces of `run` in LOGDIR/stepscope. If `run` is empty, takes the
+// newest run with a complete window, else the newest one with any trace. The
+// result names the newer runs that were passed over because they are still
+// being recorded or were killed.
 absl::StatusOr<ResolvedRun> OwnFolder(const fs::path& path,
                                       const std::string& run, int32_t cycle) {
   std::vector<std::string> runs = FoldersIn(path);
@@ -173,9 +174,9 @@ absl::StatusOr<ResolvedRun> OwnFolder(const fs::path& path,
     passed_over.push_back(
         (path / *it).string() +
         (CyclesOf(path / *it).empty()
-             ? ": it has no traces, or none yet"
-             : ": it is being written, or its process was killed; choose it "
-               "with --run " +
+             ? ": it has no traces yet"
+             : ": it is incomplete (still being written, or its writer was "
+               "killed); choose it with --run " +
                    *it));
   }
   if (best.empty()) {
@@ -191,8 +192,8 @@ absl::StatusOr<ResolvedRun> OwnFolder(const fs::path& path,
   return found;
 }
 
-// A folder that stepscope did not write: torch.profiler's, or files copied
-// together.
+// Returns the traces in a folder that stepscope did not write: a folder of
+// torch.profiler, or of files that somebody copied together.
 absl::StatusOr<ResolvedRun> ForeignFolder(const fs::path& path, int32_t cycle) {
   ResolvedRun run = TracesIn(path.string(), cycle);
   run.run = path.filename().string();
@@ -213,7 +214,7 @@ absl::StatusOr<ResolvedRun> ForeignFolder(const fs::path& path, int32_t cycle) {
   return absl::NotFoundError(message);
 }
 
-// "c0" of ".../stepscope/RUN/c0", also given as ".../c0/trace".
+// True for ".../stepscope/RUN/c0".
 bool IsCycleFolder(const fs::path& path) {
   return CycleOf(path.filename().string()) >= 0 && IsFolder(path / "trace");
 }
@@ -223,8 +224,8 @@ bool IsCycleFolder(const fs::path& path) {
 std::string RunName(std::string_view name, std::string_view start) {
   constexpr size_t kMostCharacters = 64;
   std::string run = FileName(name);
-  // A folder that begins with a dot is hidden, one that begins with a dash is
-  // taken for an option.
+  // A folder whose name begins with a dot is hidden; one whose name begins with
+  // a dash is taken for an option.
   run.erase(0, std::min(run.find_first_not_of(".-"), run.size()));
   run.resize(std::min(run.size(), kMostCharacters));
   return run.empty() ? std::string(start) : run + "_" + std::string(start);
@@ -286,8 +287,8 @@ absl::StatusOr<ResolvedRun> ResolvePath(const std::string& path,
     file.trace_files.push_back(path);
     return file;
   }
-  // Tried from the outside in: a log directory, a cycle, a run, a folder of
-  // runs, and at last any folder with traces.
+  // Tries, in this order: a log directory, a cycle, a run, a folder of runs,
+  // and at last any folder with traces.
   if (IsFolder(place / kOwnFolder))
     return OwnFolder(place / kOwnFolder, run, cycle);
   if (IsCycleFolder(place))

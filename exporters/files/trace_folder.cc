@@ -24,13 +24,13 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// A file and what its name and header say. Steps of the choice remove
-// candidates and note why.
+// A file, and what its name and header say. Each step of the choice removes
+// candidates and notes why.
 struct Candidate {
   std::string path;
   std::string name;    // of the file
   std::string worker;  // the name without span and endings
-  std::string span;    // of names of the PyTorch plugin; may be empty
+  std::string span;    // the number before ".pt.trace.json"; may be empty
   TracePeek peek;
 };
 
@@ -40,8 +40,8 @@ bool CutSuffix(std::string_view suffix, std::string_view* text) {
   return true;
 }
 
-// WORKER[.SPAN].pt.trace.json[.gz] or NAME.json[.gz], also with .zst; false for
-// other names.
+// Splits WORKER[.SPAN].pt.trace.json[.gz] or NAME.json[.gz], also with .zst.
+// False for other names.
 bool ParseName(Candidate* file) {
   std::string_view rest = file->name;
   const bool is_packed = CutSuffix(".gz", &rest) || CutSuffix(".zst", &rest);
@@ -60,7 +60,7 @@ bool ParseName(Candidate* file) {
   return !rest.empty();
 }
 
-// Longer numbers are larger: "9" before "10".
+// Compares spans as numbers: "9" before "10".
 bool SpanBefore(const std::string& a, const std::string& b) {
   return std::make_tuple(a.size(), std::string_view(a)) <
          std::make_tuple(b.size(), std::string_view(b));
@@ -76,16 +76,17 @@ std::vector<Candidate> CandidatesIn(const std::string& folder,
   std::vector<Candidate> files;
   for (const auto& [name, kind] : PipesAndDevicesIn(folder)) {
     passed_over->push_back((fs::path(folder) / name).string() + ": it is " +
-                           kind + ", which is read only where it is named");
+                           kind + "; give its path to read it");
   }
   for (const std::string& name : FilesIn(folder)) {
     Candidate file;
     file.path = (fs::path(folder) / name).string();
     file.name = name;
     if (name.ends_with(kTemporaryEnding)) {
-      cannot_read(file.path, file.path +
-                                 ": it is being written, or its process was "
-                                 "killed");
+      cannot_read(file.path,
+                  file.path +
+                      ": it is incomplete (still being written, or its "
+                      "writer was killed)");
       continue;
     }
     if (!ParseName(&file)) {
@@ -139,7 +140,8 @@ void NumberCycles(std::vector<Candidate>* files) {
   }
 }
 
-// Ranks of different windows cannot be compared.
+// Keeps the files of one cycle, because ranks of different windows cannot be
+// compared.
 void KeepOneCycle(int32_t cycle, std::vector<Candidate>* files,
                   ResolvedRun* run) {
   NumberCycles(files);
@@ -151,7 +153,8 @@ void KeepOneCycle(int32_t cycle, std::vector<Candidate>* files,
   }
   if (cycles.size() < 2 && cycle < 0) return;
   if (cycle < 0) {
-    // The last may be being written; a complete one before it says more.
+    // The last cycle may still be being written; an earlier complete one is
+    // better.
     const auto whole =
         std::find_if(cycles.rbegin(), cycles.rend(),
                      [&](int32_t each) { return !cut.contains(each); });
@@ -163,14 +166,15 @@ void KeepOneCycle(int32_t cycle, std::vector<Candidate>* files,
       [&](const Candidate& file) { return file.peek.cycle == cycle; },
       [](const Candidate& file) {
         const std::string number = std::to_string(file.peek.cycle);
-        return "of cycle " + number +
-               (file.peek.is_cut ? ", and its end is missing" : "") +
+        return "belongs to cycle " + number +
+               (file.peek.is_cut ? " and is truncated" : "") +
                "; choose it with --cycle " + number;
       });
 }
 
-// Prefers a complete file, then the kineto flavour of a rank, which has the
-// exact names. A file may also be there both plain and compressed.
+// Keeps one file per rank: preferably a complete one, then one in flavour
+// kineto, which has the exact names. A rank may also have the same file both
+// plain and compressed.
 void KeepOnePerRank(std::vector<Candidate>* files, ResolvedRun* run) {
   std::stable_sort(files->begin(), files->end(),
                    [](const Candidate& a, const Candidate& b) {
@@ -190,12 +194,12 @@ void KeepOnePerRank(std::vector<Candidate>* files, ResolvedRun* run) {
         return workers.emplace(file.worker, file.span).second && first;
       },
       [](const Candidate&) -> std::string {
-        return "the same rank as another file of the folder";
+        return "another file in the folder has the same rank";
       });
 }
 
-// The XSpaces of the folder. They have no rank, so they cannot be matched with
-// Chrome traces, whose second copies they usually are.
+// Returns the XSpaces of the folder. Usually they are second copies of Chrome
+// traces, but they have no rank by which to match these.
 std::vector<std::string> SpacesIn(const std::string& folder) {
   std::vector<std::string> paths;
   for (const std::string& name : FilesIn(folder)) {
@@ -213,7 +217,7 @@ std::vector<std::string> SpacesIn(const std::string& folder) {
 }  // namespace
 
 void BoundNotes(const std::string& folder, std::vector<std::string>* notes) {
-  // Nobody reads more, and a folder may hold a hundred thousand other files.
+  // Nobody reads more notes, and a folder may hold a hundred thousand files.
   constexpr size_t kMostNotes = 20;
   if (notes->size() <= kMostNotes) return;
   const size_t more = notes->size() - kMostNotes;
@@ -221,8 +225,8 @@ void BoundNotes(const std::string& folder, std::vector<std::string>* notes) {
   notes->push_back(folder + ": " + std::to_string(more) + " more");
 }
 
-// From all files to one per rank: read the headers, choose a cycle, choose a
-// file per rank, sort.
+// Goes from all files to one per rank: reads the headers, chooses a cycle,
+// chooses a file per rank, and sorts.
 ResolvedRun TracesIn(const std::string& folder, int32_t cycle) {
   ResolvedRun run;
   std::vector<Candidate> files = CandidatesIn(folder, &run);

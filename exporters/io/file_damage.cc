@@ -21,15 +21,16 @@ void AddFileDamage(const FileDamage& file, TraceBuilder* builder) {
   if (file.damage == Damage::kWrongSum) {
     add("wrong-checksum",
         "the file is damaged" + (file.is_cut ? where : "") + why +
-            (file.is_cut ? ". What follows is missing, and any value"
-                         : ". Any value") +
+            (file.is_cut
+                 ? ". Events after that point are missing, and any value"
+                 : ". Any value") +
             " may be wrong; copy it again, or record it again");
   } else if (file.damage == Damage::kInside) {
-    add("damaged-file",
-        "the file is damaged" + where + why + ". What follows is missing");
+    add("damaged-file", "the file is damaged" + where + why +
+                            ". Events after that point are missing");
   } else if (file.damage == Damage::kCut || file.is_cut) {
     add("truncated-file", "the file is " + file.cut_is + where + why +
-                              ". What follows is missing");
+                              ". Events after that point are missing");
   }
 }
 

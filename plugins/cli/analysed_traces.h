@@ -1,4 +1,4 @@
-// The traces that a user's paths stand for, read and analysed.
+// Reads and analyses the traces that a user's paths stand for.
 #pragma once
 
 #include <absl/status/statusor.h>
@@ -17,7 +17,7 @@ namespace stepscope {
 // Called with one line for each path that cannot be used, and why.
 using OnError = std::function<void(const std::string&)>;
 
-// Which traces to analyse, and of them which rank.
+// Which traces to analyse, and which rank of them.
 struct Selection {
   std::vector<std::string> paths;
   std::string run;     // empty: the newest
@@ -26,7 +26,8 @@ struct Selection {
   ToldMachine machine;
 };
 
-// The options of a selection, besides --rank, whose meaning is the command's.
+// The options of a selection, except --rank, whose meaning depends on the
+// command.
 inline constexpr Option kRunOption = {
     .name = "--run",
     .value = "RUN",
@@ -39,28 +40,29 @@ inline constexpr Option kCoresOption = {
     .name = "--cores",
     .value = "N",
     .help =
-        "usable cores, for traces that do not say (those of "
-        "torch.profiler)"};
+        "usable cores, for traces without this information "
+        "(torch.profiler's)"};
 inline constexpr Option kThreadsOption = {
     .name = "--threads",
     .value = "N",
-    .help = "threads of an op on the CPU, for such traces"};
+    .help = "threads per op on the CPU, for traces without this information"};
 
-// The arguments, and the values of these options and of --rank. Errors:
-// InvalidArgument for what is no number.
+// Reads a Selection from the arguments, these options and --rank. Errors:
+// InvalidArgument for a value that is not a number.
 absl::StatusOr<Selection> SelectionOf(const CommandWords& given);
 
-// ".../trace/rank3.json.gz" -> ".../advice/rank3.json", if it is there; else
-// "".
+// Returns ".../advice/rank3.json" for ".../trace/rank3.json.gz" if that file
+// exists; else "".
 std::string AdviceOf(const std::string& path);
 
-// Those that could be read, and the ranks that are missing in a folder or among
-// several paths. `drawn`, if not null, receives what a page shows of the
-// selected rank.
+// Returns the traces that could be read, and the ranks that are missing in a
+// folder or among several paths. If `drawn` is not null, it receives the page's
+// details of the selected rank.
 AnalysedTraces AnalyseAll(const Selection& selection, const OnError& on_error,
                           DrawnRank* drawn = nullptr);
 
-// Drops all ranks but `rank`; false (after an error) if it is missing.
+// Drops all ranks but `rank`. If `rank` is missing, calls on_error and returns
+// false.
 bool ChooseRank(int32_t rank, AnalysedTraces& traces, const OnError& on_error);
 
 }  // namespace stepscope

@@ -12,6 +12,7 @@ namespace {
 // mistake.
 constexpr int64_t kMaxMs = int64_t{24} * 3600 * 1000;
 
+// An empty variable counts as one that is not set.
 std::string_view Value(const Environment& environment, const char* name) {
   const char* value = environment(name);
   return value == nullptr ? std::string_view() : value;
@@ -59,7 +60,6 @@ absl::Status ReadSchedule(const Environment& environment, Schedule& schedule) {
     if (!number.has_value()) break;
     numbers.push_back(*number);
     if (comma == std::string_view::npos) {
-      rest = "";
       if (numbers.size() < 3 || numbers.size() > 4) break;
       schedule.wait = numbers[0];
       schedule.warmup = numbers[1];

@@ -24,13 +24,13 @@ namespace {
 using std::chrono::milliseconds;
 using std::chrono::steady_clock;
 
-// Ranks run in step, so by the end of a window all have long announced
-// themselves; their background threads may be behind.
+// Ranks run in step, so by the end of a window every rank has long announced
+// itself. Only background threads may be behind.
 constexpr milliseconds kAnnounceGrace(2000);
 constexpr milliseconds kPoll(20);
 constexpr char kDoesNotRecord[] = "does not record";
 
-// Process ids are told apart only within their namespace.
+// Needed because process ids are unique only within their namespace.
 std::string PidNamespace() {
   std::array<char, 64> name{};
   const ssize_t size =
@@ -74,7 +74,7 @@ std::string JobReport::Key(const std::string& what, int32_t rank) const {
          std::to_string(rank);
 }
 
-// A store that fails once is not asked again: files take its place.
+// After one failure the store is not used again: files replace it.
 void JobReport::PutOrSay(const std::string& key, const std::string& value) {
   if (!exchange_works_) return;
   const absl::Status put = options_.exchange->Put(key, value);
@@ -123,7 +123,8 @@ void JobReport::Send(const RankDigest& digest, int32_t cycle,
   });
 }
 
-// The file is renamed into its place when it is complete.
+// No half-written file is read, because a file is renamed to its final name
+// only when it is complete.
 std::optional<std::string> JobReport::FileOf(int32_t rank, int32_t cycle) {
   if (log_ == nullptr) return std::nullopt;
   std::ifstream file(log_->DigestPathOf(rank, cycle), std::ios::binary);
@@ -138,7 +139,7 @@ std::optional<std::string> JobReport::AnnouncementOf(int32_t rank) {
   return known;
 }
 
-// True if the rank has sent something, be it damaged.
+// True if the rank has sent something, even if it is damaged.
 bool JobReport::Take(int32_t rank, int32_t cycle, bool from_files,
                      Collected& collected) {
   const std::optional<std::string> bytes =
@@ -162,14 +163,16 @@ bool JobReport::Take(int32_t rank, int32_t cycle, bool from_files,
   return true;
 }
 
-// At the end of the wait: the files of ranks that did not use the store.
+// Called at the end of the wait: reads the files of ranks that did not use the
+// store.
 void JobReport::TakeFiles(int32_t cycle, Collected& collected) {
   const std::map<int32_t, std::string> missing = collected.missing;
   for (const auto& [rank, why] : missing) Take(rank, cycle, true, collected);
 }
 
-// Where a signal ends the program, half of what is left of the grace is for the
-// files of rank 0's own window, which are written afterwards.
+// If a signal ends the program, rank 0 waits only for half of the remaining
+// grace period. The other half is for the files of its own window, which are
+// written afterwards.
 bool JobReport::IsLate(milliseconds waited) const {
   return waited >= options_.timeout ||
          (EndingSignals::Caught() != 0 && waited >= EndingSignals::Left());
@@ -185,7 +188,8 @@ JobReport::Collected JobReport::Collect(RankDigest own, int32_t cycle) {
     const auto waited =
         std::chrono::duration_cast<milliseconds>(steady_clock::now() - begin);
     std::erase_if(waiting, [&](int32_t rank) {
-      // Before it looks for what the rank sent: a rank may end right after.
+      // Check this before looking for the rank's data, because a rank may send
+      // its data and end in between.
       const std::optional<std::string> there = AnnouncementOf(rank);
       const bool gone = there && IsGone(*there, options_.identity);
       if (Take(rank, cycle, !exchange_works_, collected)) {
@@ -224,7 +228,7 @@ std::optional<Report> JobReport::Gather(RankDigest own, int32_t cycle) {
   std::ranges::sort(collected.digests, {}, [](const RankDigest& digest) {
     return digest.report.run.rank;
   });
-  std::string why_not = "only rank 0 is there";
+  std::string why_not = "no other rank sent a window";
   if (collected.digests.size() > 1) {
     Report run = AnalyzeRanks(collected.digests);
     if (run.ranks.why_not.empty()) {

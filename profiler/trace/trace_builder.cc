@@ -1,5 +1,5 @@
-// The last stop of decoders and readers alike: rows are sorted, clipped to the
-// window and linked to each other.
+// The last stage of all decoders and readers: sorts the rows, clips them to the
+// window and links them to each other.
 #include <stepscope/row_times.h>
 #include <stepscope/trace_builder.h>
 
@@ -15,10 +15,11 @@
 namespace stepscope {
 namespace {
 
-// 16 TiB. Sizes beyond it are damage: sums over a file's events would overflow.
+// 16 TiB. Larger sizes come from damaged files, and sums of them could
+// overflow.
 constexpr int64_t kLargestBytes = int64_t{1} << 44;
 
-// The golden ratio in 64 bits: consecutive values land far apart (Knuth's
+// The golden ratio in 64 bits spreads consecutive values far apart (Knuth's
 // multiplicative hashing).
 size_t Mix(size_t seed, size_t value) {
   return (seed ^ value) * 0x9E3779B97F4A7C15u + (seed >> 29);
@@ -47,9 +48,9 @@ size_t HashOf(const Stack& stack) {
   return hash;
 }
 
-// The row of `value` in `rows`, adding it if it is new. Ops of a loop repeat
-// the same shapes and stacks in every step, so each distinct one is stored
-// once.
+// Returns the row of `value` in `rows`, and adds it if it is new. Ops of a loop
+// repeat the same shapes and stacks in every step, so each distinct value is
+// stored once.
 template <typename Row>
 RowId InternRow(Row value, std::vector<Row>& rows,
                 std::unordered_multimap<size_t, RowId>& index) {
@@ -71,14 +72,15 @@ RowId Push(std::vector<Row>& rows, const Row& row) {
 }
 
 template <typename Row>
-// Longer rows first where two begin together: they are the outer ones.
+// Of two rows that begin together the longer one comes first: it is the outer
+// one.
 bool Before(const Row& a, const Row& b) {
   if (BeginOf(a) != BeginOf(b)) return BeginOf(a) < BeginOf(b);
   return EndOf(a) > EndOf(b);
 }
 
-// Sorts by begin, outer rows first, equal rows in the order of their Add().
-// Rows are large and mostly in order: indices are sorted, and each row moves
+// Sorts by begin, outer rows first, equal rows in the order of Add(). Rows are
+// large and mostly in order, so indices are sorted, and each row moves only
 // once.
 template <typename Row>
 void SortRows(std::vector<Row>& rows) {
@@ -95,7 +97,7 @@ void SortRows(std::vector<Row>& rows) {
 
 }  // namespace
 
-// What finds equal rows while the builder grows; a Trace does not need it.
+// Finds equal rows while rows are added. The finished Trace does not need it.
 struct TraceBuilder::Index {
   explicit Index(std::vector<std::string>* names) : names(names) {}
   NameTable names;
@@ -189,7 +191,7 @@ void TraceBuilder::NameStream(int32_t context, int64_t id, NameId name) {
   stream_names_.push_back({.id = id, .context = context, .name = name});
 }
 
-// A later name replaces an earlier one.
+// If a stream has several names, the last one counts.
 void TraceBuilder::LinkStreamNames() {
   for (const Stream& named : stream_names_) {
     const auto row = std::find_if(
@@ -216,8 +218,8 @@ void TraceBuilder::Add(Loss row) {
   trace_.losses_.push_back(std::move(row));
 }
 
-// The order matters: sort, clip, then link. Rows link by index, so no row may
-// move or go once links exist.
+// The order matters: sort, clip, link. Links are row indices, so no row may
+// move or disappear once links exist.
 Trace TraceBuilder::Build(const Options& options) {
   SortRows(trace_.steps_);
   SortRows(trace_.ranges_);
@@ -237,8 +239,8 @@ Trace TraceBuilder::Build(const Options& options) {
   SortRows(trace_.device_samples_);
   LinkStreamNames();
   ForgetWrongLaunches();
-  // Clipping comes before the links, because they are row indices; device work
-  // is clipped by its launch, which it finds by correlation id.
+  // Clipping comes before linking, because links are row indices. Device work
+  // is clipped by its launch, found by correlation id.
   if (options.window_end_ns > options.window_begin_ns) Clip(options);
   LinkOps(options.nesting_tolerance_ns);
   LinkCalls();
@@ -247,15 +249,15 @@ Trace TraceBuilder::Build(const Options& options) {
 
   Trace built = std::move(trace_);
   trace_ = Trace();
-  // There may be no memory for another one.
+  // After `delete`, because there may be too little memory for two indices.
   delete std::exchange(index_, nullptr);
   index_ = new Index(&trace_.names_);
   return built;
 }
 
 // CUPTI of CUDA 13.0 and 13.1 gives work of graphs the ids of other calls. Such
-// a kernel would be taken for the work of that call's op, or be clipped with
-// it.
+// a kernel would be linked to the op of that call, or clipped with the call.
+// Therefore it loses its id.
 void TraceBuilder::ForgetWrongLaunches() {
   const bool has_graphs =
       std::any_of(trace_.kernels_.begin(), trace_.kernels_.end(),
@@ -278,8 +280,8 @@ void TraceBuilder::ForgetWrongLaunches() {
   }
   if (wrong == 0) return;
   Add(Loss{.name = "wrong-graph-launch",
-           .detail = "kernels of CUDA graphs name another call as their "
-                     "launch; they are kept at their own time, without a "
+           .detail = "kernels of CUDA graphs have the correlation ID of a call "
+                     "that launches no graph; they are kept, but linked to no "
                      "launch (CUPTI of CUDA 13.0 and 13.1 does this from a "
                      "process's second recording on; 13.1 Update 1 fixes it)",
            .count = wrong,
@@ -292,7 +294,7 @@ void TraceBuilder::LinkOps(int64_t tolerance_ns) {
   LinkForward(trace_.ops_, trace_.threads_);
 }
 
-// Two finders, because each needs its moments in time order.
+// Two finders, because each must be asked in time order.
 void TraceBuilder::LinkCalls() {
   OpFinder calls(trace_.ops_, trace_.threads_.size());
   for (RuntimeCall& call : trace_.runtime_calls_)

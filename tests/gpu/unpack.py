@@ -1,4 +1,4 @@
-"""Turns what slot.sh brought back into fixtures and a section of RESULTS.md. unpack.sh says how to call it."""
+"""Turns the results of slot.sh into fixtures and a section of RESULTS.md. unpack.sh describes its use."""
 
 from __future__ import annotations
 
@@ -21,19 +21,21 @@ from slot_parts import PARTS
 
 Machine = dict[str, Any]  # as slot.py describes it
 
-MOST_FIXTURE_BYTES = 256 << 10  # of a recording that is kept in the repository
-# Folder of the results: what of it becomes tests/data/gpu/<part>_<name>.
+MOST_FIXTURE_BYTES = 256 << 10  # for a recording kept in the repository
+# For each folder of the results: which files become tests/data/gpu/<part>_<name>.
 FIXTURES = {"doctor": "doctor.txt", "buffers": "*.cupti", "same": "*.json.gz", "threads": "*.json.gz", "graphs": "*.json.gz",
             "baseline": "log/stepscope/*/c0/trace/rank0.json.gz"}
-# What a fresh machine needs to go on: the outcomes, and the journals of parts that are not done at once.
+# Files that a fresh machine needs to continue: the outcomes, and the journals of parts that take several calls.
 STATE_FILES = re.compile(r"state\.json|(ladder|climb)/runs[^/]*/(runs\.jsonl|profiles/[^/]*\.json)|(ladder|climb)/found\.(json|md)"
                          r"|gallery/[^/]*\.json\.(gz|zst)")
 README = """# Recordings of a GPU
 
-Left by `bash tests/gpu/slot.sh` on the machine below and put here by `bash tests/gpu/unpack.sh`, which leaves out files above 256 KiB;
-recordings were only compressed again, and nobody edited them. `N_ours` are stepscope's, `N_kineto` LibTorch's own of the same work, and
-`.cupti` are CUPTI's buffers as the driver filled them (`tests/gpu/recorded_cupti.h`). `gallery/` holds the gallery's programs,
-`<rule>` with the habit and `<rule>_fixed` without it. `tests/gpu/slot_parts.py` has the commands.
+`bash tests/gpu/slot.sh` made these files on the machine below, with the commands in `tests/gpu/slot_parts.py`. `bash tests/gpu/unpack.sh`
+copied them here, except files larger than 256 KiB. It compressed recordings again; their contents are unchanged.
+
+- `same_N_ours` and `same_N_kineto`: recordings of the same work by stepscope and by LibTorch's own profiler.
+- `*.cupti`: CUPTI's buffers as the driver filled them; `tests/gpu/recorded_cupti.h` describes the format.
+- `gallery/`: recordings of the gallery's programs. `<rule>` has the problem that the rule finds; `<rule>_fixed` does not.
 
 | | |
 | --- | --- |
@@ -45,7 +47,7 @@ class Refused(Exception):
 
 
 def read_results(folders: Sequence[pathlib.Path], work: pathlib.Path) -> tuple[Machine, dict[str, Outcome]]:
-    """Takes the pieces apart into `work`, later ones over earlier ones; the last machine, and the outcomes of all."""
+    """Unpacks the pieces into `work`, later ones over earlier ones. Returns the last machine and all outcomes."""
     outcomes: dict[str, Outcome] = {}
     for results in folders:
         pieces = sorted(results.glob("slot-*.tar"))
@@ -66,7 +68,8 @@ def machine_rows(machine: Machine) -> list[tuple[str, str]]:
 
 
 def packed_again(source: pathlib.Path, target: pathlib.Path) -> pathlib.Path:
-    """A .json.gz as .json.zst, of half the size, where zstd is installed; the same bytes whenever it is made."""
+    """Compresses a .json.gz as .json.zst, which is half as large, if zstd is installed. The same input always gives the same
+    bytes."""
     if shutil.which("zstd"):
         target = target.with_suffix(".zst")
         target.write_bytes(subprocess.run(["zstd", "--ultra", "-22", "-c"], input=gzip.decompress(source.read_bytes()),
@@ -78,7 +81,7 @@ def packed_again(source: pathlib.Path, target: pathlib.Path) -> pathlib.Path:
 
 
 def fixtures(work: pathlib.Path) -> Iterator[tuple[pathlib.Path, str]]:
-    """(file, its path under tests/data/gpu)."""
+    """Yields (file, its path under tests/data/gpu)."""
     for part, pattern in FIXTURES.items():
         for file in sorted((work / part).glob(pattern)):
             yield file, f"{part}_{file.name}" if part != "doctor" else file.name
@@ -87,7 +90,7 @@ def fixtures(work: pathlib.Path) -> Iterator[tuple[pathlib.Path, str]]:
 
 
 def write_fixtures(work: pathlib.Path, machine: Machine, folder: pathlib.Path) -> list[str]:
-    """Replaces what is in `folder`; what was left out for its size."""
+    """Replaces the contents of `folder`. Returns the files that were too large."""
     shutil.rmtree(folder, ignore_errors=True)
     (folder / "gallery").mkdir(parents=True)
     left_out = []
@@ -110,7 +113,7 @@ def cell(text: str) -> str:
 
 
 def section(work: pathlib.Path, machine: Machine, outcomes: dict[str, Outcome]) -> str:
-    """The section of RESULTS.md, from its heading to its end."""
+    """Returns the section of RESULTS.md, from its heading to its end."""
     rows = dict(machine_rows(machine))
     lines = [f"## On a GPU: {rows['GPU'].split(',')[0]}, {machine['date']}", "",
              f"{rows['GPU']}; driver {rows['driver']}; {rows['CPU']}; LibTorch {rows['LibTorch']}; {rows['build']}. `bash tests/gpu/slot.sh`", "",
@@ -127,7 +130,7 @@ def section(work: pathlib.Path, machine: Machine, outcomes: dict[str, Outcome]) 
 
 
 def spaced(text: str) -> str:
-    """Lines as paragraphs of their own, so that Markdown does not run them together; not those of tables and of code."""
+    """Separates lines into paragraphs, so that Markdown does not join them, except in tables and code."""
     lines: list[str] = []
     in_code = False
     for line in text.strip().splitlines():
@@ -140,7 +143,7 @@ def spaced(text: str) -> str:
 
 
 def put_section(page: pathlib.Path, text: str) -> None:
-    """Appends it, or replaces the one with the same heading."""
+    """Appends the section, or replaces the one with the same heading."""
     old = page.read_text() if page.exists() else "# Results\n"
     old = old.replace("\n\nNot yet run on a GPU (`rungs --device cuda`).", "")
     parts = re.split(r"(?m)^(?=## )", old)

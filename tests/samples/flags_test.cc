@@ -4,6 +4,9 @@
 #include <gtest/gtest.h>
 
 #include <sstream>
+#include <string>
+#include <utility>
+#include <vector>
 
 namespace resnet::flags_test {
 namespace {
@@ -106,6 +109,23 @@ TEST(FlagsTest, TheHelpFitsTheTerminalAndLosesNoWord) {
             "--rate X a rate --text T a text that says what it is for at "
             "great length, so that it does not fit into one line of the "
             "help ");
+}
+
+TEST(FlagsTest, TheHelpCutsAWordThatIsWiderThanItsColumn) {
+  const std::string wide(60, 'x');
+  const std::string column(24, ' ');
+  const auto help_of = [](std::string help) {
+    return DescribeFlags(
+        std::vector<Flag>{{"--path", "P", std::move(help), Text(nullptr)}});
+  };
+  const std::string flag = "  --path P" + column.substr(10);
+  const std::string cut = wide.substr(0, 56);
+  EXPECT_THAT(help_of(wide + " there"),
+              HasSubstr(flag + cut + "\n" + column + "xxxx there\n"));
+  EXPECT_THAT(help_of("see " + wide), HasSubstr(flag + "see\n" + column + cut +
+                                                "\n" + column + "xxxx\n"));
+  EXPECT_THAT(help_of(cut + " there"),
+              HasSubstr(flag + cut + "\n" + column + "there\n"));
 }
 
 }  // namespace

@@ -209,7 +209,8 @@ TEST(OptionsTest, ACapturedStepLeavesTheHostOut) {
   };
   for (const char* flag : {"--print-tensor", "--anomaly-mode", "--host-tensors",
                            "--clip-sync", "--variable-sizes"}) {
-    EXPECT_THAT(error({flag}), HasSubstr(std::string("not go with ") + flag));
+    EXPECT_THAT(error({flag}),
+                HasSubstr(std::string("cannot be combined with ") + flag));
   }
   EXPECT_THAT(error({"--fp16"}), HasSubstr("--sgd fused"));
   EXPECT_EQ(error({"--fp16", "--sgd", "fused"}), "");

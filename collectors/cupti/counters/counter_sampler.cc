@@ -41,6 +41,8 @@ bool CounterSampler::Start(const std::vector<DeviceLimits>& devices) {
   auto open = std::make_shared<Open>();
   open->window = std::make_shared<CounterWindow>();
   for (const DeviceLimits& device : devices) {
+    // A rank sees all devices of a machine, but the counters of the others
+    // belong to other ranks.
     if (device.is_in_use) open->devices.push_back(device);
   }
   if (open->devices.empty()) return false;
@@ -68,7 +70,7 @@ std::shared_ptr<CounterWindow> CounterSampler::Stop() {
   return std::exchange(open_, nullptr)->window;
 }
 
-// CUPTI is called on this thread alone, without the lock.
+// Only this thread calls CUPTI, and it does so without the lock.
 void CounterSampler::Run() {
   pthread_setname_np(pthread_self(), "stepscope-pm");
   for (;;) {
@@ -76,6 +78,7 @@ void CounterSampler::Run() {
     {
       std::unique_lock lock(mutex_);
       wake_.wait(lock, [&] { return quit_ || !queue_.empty(); });
+      // With quit_ set, a waiting window is still counted, and ends at once.
       if (queue_.empty()) break;
       open = std::move(queue_.front());
       queue_.pop_front();
@@ -104,7 +107,7 @@ void CounterSampler::Count(Open& open) {
     Read(counted, is_ending);
   }
   const std::lock_guard lock(open.window->mutex_);
-  // Await() may have given up already, and has said so.
+  // If Await() has given up already, it has reported that.
   open.window->counted_ = std::move(counted);
 }
 
@@ -112,18 +115,20 @@ void CounterSampler::Fail(int32_t device, Place& place, const absl::Status& why,
                           CounterWindow::Counted& counted) {
   if (std::exchange(place.is_on, false)) (void)place.counters->Stop();
   place.opened = why;
-  counted.losses.push_back(
-      {.name = "cupti-counters-unavailable",
-       .detail = "no hardware counters of GPU " + std::to_string(device) +
-                 ": " + std::string(why.message()) + ". All else is recorded",
-       .count = -1,
-       .severity = Severity::kWarning});
+  counted.losses.push_back({.name = "cupti-counters-unavailable",
+                            .detail = "no hardware counters of GPU " +
+                                      std::to_string(device) + ": " +
+                                      std::string(why.message()) +
+                                      ". Everything else is recorded",
+                            .count = -1,
+                            .severity = Severity::kWarning});
 }
 
 void CounterSampler::Begin(const DeviceLimits& device,
                            CounterWindow::Counted& counted) {
   Place& place = places_[device.ordinal];
-  // What is not allowed stays so; another tool may let them go.
+  // A missing permission is final. Other failures are tried again, because
+  // another tool may release the counters.
   if (!place.opened.ok() && !absl::IsPermissionDenied(place.opened)) {
     if (place.counters == nullptr) {
       place.counters = std::make_unique<DeviceCounters>(*api_, device, hz_);
@@ -147,6 +152,7 @@ void CounterSampler::Begin(const DeviceLimits& device,
   }
   place.is_on = true;
   uint64_t now = 0;
+  // CuptiRecording cuts off what was counted before this moment.
   if (api_->GetTimestamp(&now) == CUPTI_SUCCESS) {
     counted.begun[device.ordinal] = now;
   }
@@ -156,7 +162,7 @@ void CounterSampler::Read(CounterWindow::Counted& counted, bool is_last) {
   for (auto& [device, place] : places_) {
     if (!place.is_on) continue;
     if (is_last) {
-      // What was counted so far is read all the same.
+      // Stop() does not lose counts: those until now are read below.
       if (absl::Status s = place.counters->Stop(); !s.ok()) {
         Fail(device, place, s, counted);
         continue;

@@ -16,11 +16,11 @@
 namespace stepscope {
 namespace {
 
-// Rounding to whole microseconds, of two times, may make a child seem to
-// outlast its parent by this much. Older files have whole microseconds.
+// Older files round times to whole microseconds. As a begin and a duration are
+// both rounded, a child may seem to end this much after its parent.
 constexpr int64_t kRoundingNs = 2000;
-// A `ts` beyond this counts from 1970 whatever the base is. 1e18 ns is the year
-// 2001; no time since a base is that large.
+// A `ts` beyond this counts from 1970, even if the file has a base time. 1e18
+// ns is the year 2001; no time since a base is that large.
 constexpr int64_t kAbsoluteNs = int64_t{1'000'000'000'000'000'000};
 
 struct Damage {
@@ -28,9 +28,9 @@ struct Damage {
   int64_t repaired = 0;
 };
 
-// Feeds every event of `events` to `rows`. An event that is no valid JSON is
-// repaired and tried again. If that fails, it is counted, and its end is not
-// trusted either.
+// Feeds every event of `events` to `rows`. An event that is not valid JSON is
+// repaired and tried again. If that fails, the event is counted as damaged, and
+// its end is not trusted either.
 Damage ReadEvents(std::string_view first, JsonEventsReader* events,
                   ChromeRowReader* rows) {
   Damage damage;
@@ -56,9 +56,10 @@ Damage ReadEvents(std::string_view first, JsonEventsReader* events,
   return damage;
 }
 
-// "node3" of "/log/node3_4711.1700000000000000000.pt.trace.json.gz" if 4711 is
-// the process that was recorded: so torch.profiler's tensorboard_trace_handler
-// names its files, unless the program names the worker. Else "".
+// Returns the host in a file name of torch.profiler's
+// tensorboard_trace_handler: "node3" for
+// "/log/node3_4711.1700000000000000000.pt.trace.json.gz". Returns "" if 4711 is
+// not `pid`, the recorded process, because a program may choose other names.
 std::string HostInName(std::string_view path, int64_t pid) {
   std::string_view name = path.substr(path.rfind('/') + 1);
   const size_t ending = name.find(".pt.trace.json");
@@ -124,14 +125,15 @@ void AddLosses(const ChromeRowReader::Counts& counts, const Damage& damage,
           "calls and devices share numbers: do not trust what follows; read "
           "the files of the ranks instead",
           counts.merged_ranks, Severity::kError, builder);
-  AddLoss("unknown-events",
-          "events of categories that are not read, the first of them \"" +
-              counts.unknown_example + "\"",
-          counts.unknown_categories, Severity::kNote, builder);
+  AddLoss(
+      "unknown-events",
+      "events of unknown categories were skipped; the first category is \"" +
+          counts.unknown_example + "\"",
+      counts.unknown_categories, Severity::kNote, builder);
 }
 
-// The checksum of an archive stands behind its content, where no event needs
-// to be looked for.
+// Reads a compressed file to its end, where the checksum is. The search for
+// events may stop before it.
 void CheckSum(BytesReader& bytes) {
   char rest[4096];
   if (bytes.is_compressed()) bytes.Read(rest, sizeof(rest));
@@ -144,9 +146,9 @@ absl::Status NoTraceError(const std::string& path, const std::string& looks) {
                                     "(export_chrome_trace) or of stepscope");
 }
 
-// What a file looks like whose events torch.profiler or stepscope did not
-// write; reading it would give an empty Trace. Empty for a file that should be
-// read.
+// Returns what the file looks like if it is no trace of torch.profiler or
+// stepscope, so that reading it would give an empty Trace. Returns "" for a
+// file that should be read.
 std::string LooksForeign(const ChromeRowReader::Counts& counts,
                          const JsonEventsReader& events,
                          const ChromeHeader& header) {
@@ -202,9 +204,9 @@ absl::StatusOr<Trace> ReadChromeTrace(const std::string& path,
   if (!events.found_events()) return NoEventsError(path, *bytes, events);
 
   TraceBuilder builder;
-  // Kineto has written keys before and behind the events. What rows need to
-  // know at once comes from the front; the whole header is read again at the
-  // end.
+  // Some versions of Kineto write keys before the events, others after them.
+  // The rows are read with the keys in front; the whole header is read again at
+  // the end.
   ChromeHeader before;
   bool header_ok =
       ReadChromeHeader(events.header_before_events(), &before) ||
@@ -248,7 +250,7 @@ absl::StatusOr<Trace> ReadChromeTrace(const std::string& path,
     rows.Finish(before, 0);
     AddHeaderRows(events.header_before_events(), &builder);
   } else {
-    // Times that count from 1970 already are not shifted.
+    // Times that already count from 1970 are not shifted.
     const bool is_absolute = rows.earliest_ns() >= kAbsoluteNs;
     rows.Finish(whole, is_absolute ? 0 : whole.base_ns);
   }

@@ -19,13 +19,13 @@ namespace stepscope {
 namespace {
 
 constexpr std::string_view kGpuPrefix = "/device:GPU:";
-// A plane is a device or a host, and may take two bytes of a file, but some
-// hundreds of memory.
+// A real file has one plane per device and a few for the host. In a hostile
+// file a plane may take only two bytes, but it needs hundreds in memory.
 constexpr size_t kMostPlanes = 4096;
-// Of a name in a message.
+// The most bytes of a name that a message shows.
 constexpr size_t kShownBytes = 100;
 
-// The planes of a file and what is beside them.
+// The planes of a file and the fields beside them.
 struct Space {
   std::vector<XPlaneReader> planes;
   std::vector<std::string_view> plane_bytes;
@@ -61,8 +61,8 @@ Space ReadPlanes(const WholeFile& file) {
   return space;
 }
 
-// "/device:GPU:3" -> 3; nothing for other planes. A damaged trace may have a
-// negative number.
+// Returns 3 for "/device:GPU:3", nothing for other planes. A damaged trace may
+// have a negative number.
 std::optional<int32_t> DeviceOf(std::string_view plane) {
   if (!plane.starts_with(kGpuPrefix)) return std::nullopt;
   const std::string_view number = plane.substr(kGpuPrefix.size());
@@ -91,9 +91,8 @@ Device DeviceFrom(const XPlaneReader& plane, int32_t ordinal) {
   return device;
 }
 
-// False for the kinds that an XSpace has no place for. They are in the header's
-// list of watched kinds, but a rule must not take "none in the file" for "none
-// happened".
+// False for the kinds that an XSpace has no place for. The header may list them
+// as watched, but a rule must not take "none in the file" for "none happened".
 bool IsHeld(Kind kind) {
   return kind != Kind::kOpShapes && kind != Kind::kOpStacks &&
          kind != Kind::kCommunication && kind != Kind::kSync &&
@@ -126,14 +125,15 @@ class SpaceReader {
   std::string own_json_;
   int64_t begin_ns_ = 0;  // epoch ns of time 0
   int64_t foreign_planes_ = 0;
-  bool unread_device_ = false;  // one of them is a TPU
+  bool unread_device_ = false;  // true if one of these planes is a TPU
   std::string foreign_example_;
 };
 
-// Times in an XSpace count from the start of the profile, whose epoch time
-// stands in this plane.
+// Times in an XSpace count from the start of the profile. This plane has the
+// epoch time of that start.
 void SpaceReader::ReadEnvironment(const XPlaneReader& plane) {
   for (const XStatField& stat : plane.stats()) {
+    // At most half, so that adding it to an event's time cannot overflow.
     if (stat.name == "profile_start_time" && stat.integer > 0 &&
         stat.integer <= kLargestNs / 2) {
       begin_ns_ = stat.integer;
@@ -191,7 +191,8 @@ void SpaceReader::AddLosses(const Space& space) {
     damaged += plane.damaged_parts();
     cut_names += plane.cut_names();
   }
-  // Where that plane ends, the file does: no damage besides.
+  // That plane is damaged only because the file ends there, which is already
+  // reported.
   if (space.has_cut_plane && space.planes.back().damaged_parts() > 0) --damaged;
   AddLoss("damaged-events",
           "the file is damaged: events, lines, names or planes whose bytes "
@@ -213,11 +214,11 @@ void SpaceReader::AddLosses(const Space& space) {
           "events with impossible times, or with a count in place of a time, "
           "were left out",
           counts.bad_times + counts.counted_events, Severity::kWarning);
-  AddLoss(
-      "unknown-events",
-      "planes that are not read, the first of them \"" + foreign_example_ +
-          "\"" + (unread_device_ ? ": the activity of TPUs is missing" : ""),
-      foreign_planes_, unread_device_ ? Severity::kWarning : Severity::kNote);
+  AddLoss("unknown-events",
+          "planes were skipped; the first is \"" + foreign_example_ + "\"" +
+              (unread_device_ ? "; the activity of TPUs is missing" : ""),
+          foreign_planes_,
+          unread_device_ ? Severity::kWarning : Severity::kNote);
   if (header_.is_ours) {
     AddLoss("format-limits",
             "an XSpace has no input shapes, call stacks, sizes of collectives, "
@@ -229,8 +230,8 @@ void SpaceReader::AddLosses(const Space& space) {
 
 absl::StatusOr<Trace> SpaceReader::Read() {
   const Space space = ReadPlanes(file_);
-  // These two planes tell how to read the others, and may follow them in the
-  // file.
+  // These two planes are read first, because they tell how to read the others
+  // but may come after them in the file.
   for (const XPlaneReader& plane : space.planes) {
     if (plane.name() == "Task Environment") ReadEnvironment(plane);
     if (plane.name() == "/device:CUSTOM:stepscope") rows_.AddOwnPlane(plane);
@@ -255,7 +256,8 @@ absl::StatusOr<Trace> SpaceReader::Read() {
     builder_.run().producer = "XSpace";
     rows_.WatchWhatWasSeen();
   }
-  // All rows, but not those of the header, whose times are since the epoch.
+  // Shifts the rows added so far. Those of the header are added afterwards,
+  // because their times are since the epoch.
   builder_.ShiftTimes(begin_ns_);
   if (header_.is_ours) AddHeaderRows(own_json_, &builder_);
   builder_.run().source = path_;

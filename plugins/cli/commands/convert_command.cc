@@ -3,7 +3,9 @@
 #include <stepscope/logdir.h>
 #include <stepscope/printable.h>
 
+#include <algorithm>
 #include <filesystem>
+#include <string>
 #include <system_error>
 #include <vector>
 
@@ -40,6 +42,8 @@ std::vector<Term> Endings() {
       {".txt", "one line per row, to read and to diff"}};
 }
 
+// The format by the ending of OUT, which viewers go by, too. --flavour only
+// decides between the dialects of a Chrome trace. Errors: InvalidArgument.
 absl::StatusOr<Format> FormatOf(const std::string& path,
                                 const CommandWords& words) {
   if (path.ends_with(".pb")) return Format::kXSpace;
@@ -49,6 +53,8 @@ absl::StatusOr<Format> FormatOf(const std::string& path,
         "cannot tell the format from the name '" + path +
         "'; end it in .json, .json.gz, .xplane.pb or .txt");
   }
+  // The PyTorch plugin of TensorBoard lists files with this ending and no
+  // others.
   const bool is_tb =
       path.ends_with(".pt.trace.json") || path.ends_with(".pt.trace.json.gz");
   if (!words.has("--flavour"))
@@ -56,6 +62,10 @@ absl::StatusOr<Format> FormatOf(const std::string& path,
   const auto flavour = ChoiceOf(words, "--flavour", kFlavours);
   if (!flavour.ok()) return flavour.status();
   return *flavour == 1 ? Format::kChromeTb : Format::kChromeKineto;
+}
+
+bool IsChrome(Format format) {
+  return format == Format::kChromeKineto || format == Format::kChromeTb;
 }
 
 const char* NameOf(Format format) {
@@ -104,13 +114,24 @@ int MergeRanks(const std::vector<std::string>& traces, const std::string& out,
   return WriteResult(Printable(text) + "\n", "");
 }
 
-// Why `out` must not be written; OK if it may be.
-absl::Status MayWrite(const std::string& in, const std::string& out,
-                      bool force) {
+// Why `out` must not be written; OK if it may be. `traces` are the files that
+// IN stands for, if it is a folder.
+absl::Status MayWrite(const std::string& in,
+                      const std::vector<std::string>& traces,
+                      const std::string& out, bool force) {
   std::error_code error;
-  if (std::filesystem::equivalent(in, out, error)) {
+  // By device and inode, so that links and other spellings of a path count. An
+  // OUT that does not exist yet sets `error` and compares as false.
+  const auto is_out = [&](const std::string& path) {
+    return std::filesystem::equivalent(path, out, error);
+  };
+  if (is_out(in)) {
     return absl::InvalidArgumentError(
         "IN and OUT are the same file; give OUT another name");
+  }
+  if (std::ranges::any_of(traces, is_out)) {
+    return absl::InvalidArgumentError(
+        "OUT is one of the traces of IN; give OUT another name");
   }
   // Nothing is lost in a device or a pipe.
   if (!force && std::filesystem::is_regular_file(out, error))
@@ -126,16 +147,29 @@ int RunConvert(const CommandWords& given) {
   const std::string& out = given.arguments[1];
   const absl::StatusOr<Format> format = FormatOf(out, given);
   if (!format.ok()) return UsageError(format.status());
-  const absl::Status may = MayWrite(in, out, given.has("--force"));
+  if (given.has("--flavour") && !IsChrome(*format)) {
+    return UsageError(absl::InvalidArgumentError(
+        "--flavour is for Chrome traces; end OUT in .json or .json.gz"));
+  }
+  if (given.has("--no-input-wait") && *format != Format::kXSpace) {
+    return UsageError(absl::InvalidArgumentError(
+        "--no-input-wait is for XSpace; end OUT in .xplane.pb"));
+  }
+  const absl::StatusOr<ResolvedRun> run = ResolvePath(in);
+  const std::vector<std::string> traces =
+      run.ok() ? run->trace_files : std::vector<std::string>();
+  const absl::Status may = MayWrite(in, traces, out, given.has("--force"));
+  // One file named twice is wrong usage (status 2); a file that is in the way
+  // is not (status 1).
   if (absl::IsInvalidArgument(may)) return UsageError(may);
   if (!may.ok()) {
     PrintError(may);
     return 1;
   }
-  if (*format == Format::kChromeKineto) {
-    const absl::StatusOr<ResolvedRun> run = ResolvePath(in);
-    if (run.ok() && run->trace_files.size() > 1)
-      return MergeRanks(run->trace_files, out, given.has("--advice"));
+  // Only Kineto's dialect has a merged form. For other formats ReadOneTrace()
+  // refuses a folder of several traces and names them.
+  if (*format == Format::kChromeKineto && traces.size() > 1) {
+    return MergeRanks(traces, out, given.has("--advice"));
   }
   const absl::StatusOr<Trace> trace = ReadOneTrace(in);
   if (!trace.ok()) {

@@ -31,6 +31,8 @@ int RunList(const CommandWords& given) {
     PrintError(runs.status());
     return 1;
   }
+  // In JSON an empty folder is an empty list, and no error: a script may look
+  // before the first run has written anything.
   if (runs->empty() && *format == 0) {
     PrintError("no runs and no traces in " + dir);
     return 1;
@@ -54,8 +56,8 @@ const Command kListCommand = {
         "and the first finding of its report. Reads reports, not traces.",
     .options = kOptions,
     .exit_status =
-        "0 listed, 1 DIR has no runs or cannot be read, 2 wrong "
-        "usage.",
+        "0 listed, with --format json also an empty DIR, 1 DIR has no runs or "
+        "cannot be read, 2 wrong usage.",
     .run = RunList};
 
 }  // namespace stepscope

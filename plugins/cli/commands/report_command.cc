@@ -1,6 +1,7 @@
 #include <stepscope/compare.h>
 #include <stepscope/page.h>
 #include <stepscope/printable.h>
+#include <stepscope/trace.h>
 
 #include <cstdio>
 #include <string>
@@ -45,6 +46,8 @@ absl::StatusOr<std::string> ReportPage(const Selection& selection) {
                                .page = std::move(drawn.details)});
 }
 
+// Errors: FailedPrecondition where nothing can be compared. `stepscope compare`
+// prints that reason as its result, but a page without figures helps nobody.
 absl::StatusOr<std::string> ComparisonPage(const Trace& before,
                                            const Trace& after) {
   const Comparison comparison = Compare(before, after);
@@ -55,22 +58,42 @@ absl::StatusOr<std::string> ComparisonPage(const Trace& before,
   return ToHtml(comparison);
 }
 
+// Both must name their ranks and agree on the size of the job. A trace of a
+// single process names none (-1), so two of those are before and after.
+bool AreOfOneJob(const RunInfo& one, const RunInfo& other) {
+  return one.rank >= 0 && other.rank >= 0 && one.rank != other.rank &&
+         one.world_size == other.world_size;
+}
+
+// True if each of the two paths has one trace, of different ranks of a job.
+bool AreTwoRanks(const Selection& selection) {
+  const auto one = ReadOneTrace(selection.paths[0]);
+  const auto other = ReadOneTrace(selection.paths[1]);
+  return one.ok() && other.ok() && AreOfOneJob(one->run(), other->run());
+}
+
 // Of two paths: a comparison, unless they are files of two ranks of a job.
 absl::StatusOr<std::string> PageOfTwo(const Selection& selection) {
+  // With --rank, ReadRank() below would look for that rank in both files.
+  if (selection.rank >= 0 && AreTwoRanks(selection)) {
+    return ReportPage(selection);
+  }
   const auto before = ReadRank(selection.paths[0], selection.rank);
   if (!before.ok()) return before.status();
   const auto after = ReadRank(selection.paths[1], selection.rank);
   if (!after.ok()) return after.status();
-  const RunInfo& first = before->run();
-  const RunInfo& second = after->run();
-  const bool two_ranks = first.rank >= 0 && second.rank >= 0 &&
-                         first.rank != second.rank &&
-                         first.world_size == second.world_size;
-  return two_ranks ? ReportPage(selection) : ComparisonPage(*before, *after);
+  if (AreOfOneJob(before->run(), after->run())) return ReportPage(selection);
+  if (!selection.run.empty() || selection.cycle >= 0) {
+    return absl::InvalidArgumentError(
+        "a comparison takes neither --run nor --cycle: name the two folders of "
+        "the runs or cycles, or their trace files");
+  }
+  return ComparisonPage(*before, *after);
 }
 
 int Write(const std::string& page, const std::string& option) {
   const std::string file = option.empty() ? kDefaultFile : option;
+  // Nothing but the page goes to standard output.
   if (file == "-") return WriteResult(page, "");
   const int status = WriteResult(page, file);
   if (status == 0) {
@@ -91,6 +114,10 @@ int RunReport(const CommandWords& given) {
                                                ? PageOfTwo(*selection)
                                                : ReportPage(*selection);
   if (page.ok()) return Write(*page, given.value("--output"));
+  if (absl::IsInvalidArgument(page.status()) &&
+      (!selection->run.empty() || selection->cycle >= 0)) {
+    return UsageError(page.status());
+  }
   PrintError(page.status());
   return 1;
 }

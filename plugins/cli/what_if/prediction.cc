@@ -20,6 +20,7 @@ namespace {
 
 std::string StepMs(double value) {
   char text[64];
+  // Three digits below 10 ms. From 9.995 on, two decimals would print 10.00.
   std::snprintf(text, sizeof(text), "%.*f", value < 9.995 ? 2 : 1, value);
   return text;
 }
@@ -40,14 +41,16 @@ Change WithWorkers(Change change, int64_t count) {
   return change;
 }
 
-// Prediction::enough_workers, found by halving: up to there, each worker makes
-// the step shorter.
+// Computes Prediction::enough_workers by bisection, which works because up to
+// that number each additional worker makes the step shorter.
 int64_t EnoughWorkers(const WhatIf& what_if, const Prediction& prediction) {
   const std::vector<Setting>& settings = prediction.change.settings;
   const auto workers = std::ranges::find(settings, "workers", &Setting::key);
   if (workers == settings.end()) return 0;
   const int64_t* asked = std::get_if<int64_t>(&workers->value);
   const double baseline = prediction.baseline_ms;
+  // Compared as printed: fewer workers are enough if the printed step is the
+  // same.
   const std::string step = StepMs(baseline - prediction.gain.expected_ms);
   if (asked == nullptr || prediction.gain.expected_ms <= 0 ||
       step == StepMs(baseline)) {
@@ -71,8 +74,8 @@ std::string EnoughText(int64_t workers) {
                       : "; " + std::to_string(workers) + " workers are enough";
 }
 
-// Which part of `change` cannot be predicted, and why. WhatIf::Predict() only
-// says that it cannot, so each part is asked alone.
+// Returns which part of `change` cannot be predicted, and why. Each part is
+// tried alone, because WhatIf::Predict() says only that it cannot predict.
 std::string WhyNot(const WhatIf& what_if, const Change& change) {
   if (!what_if.why_not().empty()) return what_if.why_not();
   for (const std::string& id : change.findings) {
@@ -82,11 +85,11 @@ std::string WhyNot(const WhatIf& what_if, const Change& change) {
   }
   for (const Setting& setting : change.settings) {
     if (what_if.Predict({.settings = {setting}})) continue;
-    return "the replay cannot express " + ToText(setting) +
-           " for this trace: the recorded steps lack what it would change, or "
-           "the setting is not modelled for this kind of run";
+    return "the replay cannot model " + ToText(setting) +
+           " for this trace: the recorded steps contain nothing that it would "
+           "change, or the setting is not modelled for this kind of run";
   }
-  return "the replay cannot express these changes together";
+  return "the replay cannot model these changes together";
 }
 
 std::string JsonMs(const Prediction& prediction, double gain_ms) {
@@ -96,7 +99,8 @@ std::string JsonMs(const Prediction& prediction, double gain_ms) {
   return text;
 }
 
-// The IDs of "--finding a,b". Errors: InvalidArgument (no rule has the ID).
+// Reads the IDs of "--finding a,b". Errors: InvalidArgument (no rule has the
+// ID).
 absl::StatusOr<std::vector<std::string>> ReadFindings(std::string_view list) {
   const std::vector<RuleText> rules = RuleTexts();
   std::vector<std::string_view> known;
@@ -138,7 +142,7 @@ absl::StatusOr<Change> ReadChange(std::string_view findings,
 Prediction Predict(const Trace& trace, const Change& change) {
   Prediction prediction;
   prediction.change = change;
-  // The mean step of the report, so that both commands name the same number.
+  // The report's mean step, so that both commands show the same number.
   prediction.baseline_ms = Analyze(trace).steps.mean_ms;
   const WhatIf what_if(trace);
   if (const std::optional<Gain> gain = what_if.Predict(change)) {
@@ -156,7 +160,7 @@ std::string ToText(const Prediction& prediction) {
   const double before = prediction.baseline_ms;
   const double after = before - prediction.gain.expected_ms;
   const std::string what = Printable(Joined(prediction.change));
-  // No gain and no range: the run has these settings already.
+  // No gain and no range: the run already has these settings.
   if (prediction.gain.expected_ms == 0 && prediction.gain.high_ms == 0)
     return what + ": no change from " + StepMs(before) + " ms per step\n";
   return what + ": " + StepMs(before) + " to " + StepMs(after) +
@@ -178,7 +182,7 @@ std::string ToJson(const Prediction& prediction) {
   }
   char baseline[64];
   std::snprintf(baseline, sizeof(baseline), "%.6f", prediction.baseline_ms);
-  // The lowest step belongs to the highest gain.
+  // The shortest step belongs to the highest gain.
   const Gain& gain = prediction.gain;
   return "{\n  \"version\": 2,\n  \"findings\": [" + findings +
          "],\n  \"settings\": {" + settings +

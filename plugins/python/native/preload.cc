@@ -42,8 +42,12 @@ __attribute__((constructor)) void LoadRecorder() {
   const char* const shim = getenv("STEPSCOPE_PRELOAD_SHIM");
   const char* const expected = getenv("STEPSCOPE_PRELOAD_LIBTORCH");
   if (shim == nullptr || expected == nullptr) return;
+  // RTLD_NOLOAD only asks whether it is there. A program that opens LibTorch
+  // later, by dlopen(), is not recorded.
   void* const torch = dlopen("libtorch_cpu.so", RTLD_LAZY | RTLD_NOLOAD);
   if (torch == nullptr) return;
+  // The shim was built for one version of LibTorch; its hooks would misread the
+  // structures of another.
   if (!IsFile(torch, expected)) {
     return Unrecorded(
         "it uses another LibTorch than the one `stepscope run` "
@@ -51,6 +55,7 @@ __attribute__((constructor)) void LoadRecorder() {
   }
   char core[PATH_MAX];
   if (!Beside("libstepscope_core.so", core)) return;
+  // First, because the shim links the core and must find this copy.
   void* const core_library = dlopen(core, RTLD_NOW);
   void* const shim_library =
       core_library == nullptr ? nullptr : dlopen(shim, RTLD_NOW);
@@ -59,8 +64,13 @@ __attribute__((constructor)) void LoadRecorder() {
       reinterpret_cast<Shim>(dlsym(shim_library, "stepscope_torch_shim"));
   const auto record =
       reinterpret_cast<Record>(dlsym(core_library, "stepscope_record_program"));
-  if (functions == nullptr || record == nullptr) return Unrecorded(dlerror());
-  record(functions());
+  if (functions == nullptr || record == nullptr) {
+    return Unrecorded(
+        "the files of the package are of different versions; install it again");
+  }
+  if (record(functions()) != 0) {
+    Unrecorded("the recorder was built for another LibTorch or did not start");
+  }
 }
 
 }  // namespace

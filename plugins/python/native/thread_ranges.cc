@@ -30,10 +30,14 @@ uint64_t OpenThreadRange(RangeKind kind, std::string_view name,
   const RangeToken token = OpenRange(kind, name, detail);
   if (token.window == 0) return 0;
   std::vector<OpenedRange>& ranges = OfThisThread();
-  if (ranges.size() >= kMostOpen) {
+  // Ranges of the open window stay: they may still be closed.
+  thread_local size_t next_sweep = kMostOpen;
+  if (ranges.size() >= next_sweep) {
     std::erase_if(ranges, [&](const OpenedRange& range) {
       return range.token.window != token.window;
     });
+    // Twice as many, so that sweeps take constant time per range.
+    next_sweep = std::max(kMostOpen, 2 * ranges.size());
   }
   const uint64_t number = g_next.fetch_add(1, std::memory_order_relaxed);
   ranges.push_back({number, token});
@@ -42,6 +46,8 @@ uint64_t OpenThreadRange(RangeKind kind, std::string_view name,
 
 bool CloseThreadRange(uint64_t number) {
   std::vector<OpenedRange>& ranges = OfThisThread();
+  // From the back, because most ranges end in the reverse order of their
+  // begins.
   const auto found = std::find_if(
       ranges.rbegin(), ranges.rend(),
       [number](const OpenedRange& range) { return range.number == number; });

@@ -1,8 +1,8 @@
-"""Finds the steps of a program that nobody changed, and records some of them.
+"""Finds the steps of an unmodified program, and records some of them.
 
-A step ends where an optimizer's step() does. Steps are counted for each optimizer object, and the largest count is taken:
-micro-batches stay inside a step, and the two optimizers of a GAN do not count double. In a program without an optimizer, a
-step ends where a DataLoader has handed over a batch. No error here reaches the program.
+A step ends when an optimizer's step() ends. Steps are counted per optimizer object, and the largest count is used:
+micro-batches stay inside a step, and a GAN's two optimizers do not count double. In a program without an optimizer, a step ends
+when a DataLoader has delivered a batch. Errors in this module never reach the program.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from .run import SIGNAL_GRACE, WARM_UP
 
 
 class StepCounter:
-    """Steps by the object that makes them; the largest count is that of the program."""
+    """Counts steps per object that makes them. The program's number of steps is the largest count."""
 
     def __init__(self) -> None:
         self._counts: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
         self.steps = 0
 
     def count(self, owner: Any) -> bool:
-        """Counts one step of `owner`; whether it is a new step of the program."""
+        """Counts one step of `owner`. Returns True if this is a new step of the program."""
         now = self._counts[owner] = self._counts.get(owner, 0) + 1
         if now <= self.steps:
             return False
@@ -40,23 +40,23 @@ class StepCounter:
 
 
 class Recording:
-    """What `stepscope run` asked for, in one process."""
+    """The recording that `stepscope run` asked for, in one process."""
 
     def __init__(self, wanted: dict[str, Any]) -> None:
         self.out, self.name = str(wanted["out"]), str(wanted["name"])
-        self.first = max(int(wanted["skip"]), 1)  # the first step ends before anything can be switched on
+        self.first = max(int(wanted["skip"]), 1)  # recording cannot start before the first step has ended
         self.active = int(wanted["steps"])
         self.details = not wanted.get("ops_only", False)
         self.started_s = int(wanted["started"]) * 1e-9
         self.optimizers, self.loaders = StepCounter(), StepCounter()
         self.has_optimizer = False
-        self.source = ""  # what the open profile counts
+        self.source = ""  # "optimizer" or "loader": what the open profile counts
         self.profile: Any = None
         self.report: Any = None
         self.rank = 0
         self.off = False
-        self.failed = False  # and the user was told why
-        self.pid = int(wanted["pid"])  # of the program that the user started
+        self.failed = False  # True if it failed and the user was told why
+        self.pid = int(wanted["pid"])  # process ID of the program that the user started
         if self.pid == os.getpid():
             atexit.register(self.say_if_nothing_stepped)
 
@@ -66,7 +66,7 @@ class Recording:
         if self.source != "optimizer":
             warmup = min(WARM_UP, self.first - 1)
             self._open("optimizer", 0, wait=self.first - warmup, warmup=warmup)
-        self.profile.step()  # also for the step that has opened it, so that its numbers are the program's
+        self.profile.step()  # also for the step that opened it, so that step numbers are the program's
 
     def batch_arrived(self, owner: Any) -> None:
         if self.off or self.has_optimizer or not self.loaders.count(owner):
@@ -78,7 +78,7 @@ class Recording:
             self._open("loader", self.loaders.steps - 1, wait=0, warmup=warmup)
 
     def _open(self, source: str, first_step: int, wait: int, warmup: int) -> None:
-        """Opens a profile in the step `first_step` of the program."""
+        """Opens a profile in the program's step `first_step`."""
         from . import profile, schedule
         self.close()
         if not self.source:
@@ -112,39 +112,40 @@ class Recording:
                 say(line)
 
     def summary(self) -> list[str]:
-        """What to tell the user at the end."""
+        """Returns the lines for the user at the end."""
         if self.report is None and self.failed:
             return []
         if self.report is None:
             steps = max(self.optimizers.steps, self.loaders.steps - 1)
-            if steps > self.first:  # the profile has said why
+            if steps > self.first:  # the profile has already said why
                 return ["nothing was recorded"]
-            return [f"nothing was recorded: the program made {steps} steps, and the first {self.first} are skipped "
-                    "(stepscope run --skip N)"]
+            return [f"nothing was recorded: the program made only {steps} steps, but recording starts after step {self.first} "
+                    "(change it with stepscope run --skip)"]
         first = next(self.report.advice(), None)
-        found = f"; first: {first.id}, {_render.gain_text(first) or 'no gain is claimed'}" if first else "; nothing to change was found"
+        found = f"; first: {first.id}, {_render.gain_text(first) or 'gain unknown'}" if first else "; found nothing to improve"
         return [f"recorded {_render.steps_text(self.report)}{found}", f"the report: stepscope analyze {self.out}"]
 
     def say_if_nothing_stepped(self) -> None:
-        """In the process that the user started: its children may have trained, and then have made the log directory."""
+        """Only for the process that the user started. If its children trained, they have created the log directory."""
         runs = os.path.join(self.out, "stepscope")
         if self.source or self.pid != os.getpid() or os.path.isdir(runs) and os.path.getmtime(runs) >= self.started_s:
             return
         steps = self.loaders.steps
-        found = f"{steps} batches of a DataLoader" if steps else "no optimizer step and no batch of a DataLoader"
-        say(f"nothing was recorded: found {found}; the first {self.first} steps are skipped "
-            "(stepscope run --skip N)")
+        seen = f"only {steps} DataLoader batches" if steps else "no optimizer step and no DataLoader batch"
+        say(f"nothing was recorded: saw {seen} (recording starts after step {self.first}; "
+            "change it with stepscope run --skip)")
 
     def forked(self) -> None:
-        """In a child: a recording that was open belongs to the parent."""
+        """Runs in a forked child: an open recording belongs to the parent."""
         if self.source:
             self.source, self.profile, self.off = "", None, True
 
 
 def _remember_interrupt() -> None:
-    """Python ends by SIGINT after an unhandled KeyboardInterrupt, unless a string is executed meanwhile, as dataclasses do.
+    """Makes Python remember an unhandled KeyboardInterrupt again.
 
-    A string that raises one is remembered again.
+    Python ends such a process by SIGINT, unless code was executed from a string in the meantime, as dataclasses do. Raising one
+    from a string restores this state.
     """
     if getattr(sys, "last_type", None) is KeyboardInterrupt:
         with contextlib.suppress(KeyboardInterrupt):
@@ -152,17 +153,17 @@ def _remember_interrupt() -> None:
 
 
 def _at_exit(end: Callable[[], None]) -> None:
-    """Calls end() once when the process ends: by itself, by an exception, or as a child of multiprocessing."""
+    """Calls end() once when the process ends: normally, by an exception, or as a child of multiprocessing."""
     once = functools.lru_cache(maxsize=None)(_guarded(end))
     atexit.register(once)
     if "multiprocessing.process" in sys.modules:
         from multiprocessing import process, util
-        if process.parent_process() is not None:  # such a child may leave by os._exit()
+        if process.parent_process() is not None:  # such a child may exit by os._exit()
             util.Finalize(None, once, exitpriority=100)
 
 
 def _guarded(call: Callable[..., None]) -> Callable[..., None]:
-    """`call` without its errors: the first one ends the recording."""
+    """Wraps `call` so that it raises nothing: its first error ends the recording."""
     @functools.wraps(call)
     def guarded(*arguments: Any) -> None:
         try:
@@ -174,7 +175,7 @@ def _guarded(call: Callable[..., None]) -> Callable[..., None]:
 
 
 def _job() -> tuple[dict[str, str], int]:
-    """What torchrun says of this process in the environment, also where spawn() started it, and its rank."""
+    """Returns the variables that torchrun would set, also for a process started by spawn(), and the rank."""
     distributed = sys.modules.get("torch.distributed")
     if distributed is not None and distributed.is_available() and distributed.is_initialized():
         rank, world_size = int(distributed.get_rank()), int(distributed.get_world_size())
@@ -184,7 +185,7 @@ def _job() -> tuple[dict[str, str], int]:
 
 @contextlib.contextmanager
 def _environment(values: dict[str, str]) -> Iterator[None]:
-    """`values` among the environment variables that are not set, while a profile looks at them."""
+    """Sets those of the environment variables `values` that are not set yet, while a profile starts."""
     new = {key: value for key, value in values.items() if key not in os.environ}
     os.environ.update(new)
     try:
@@ -200,7 +201,7 @@ def _in_loader_worker() -> bool:
 
 
 def _calls_of(code: CodeType) -> int:
-    """How many calls of `code` are on this thread's stack."""
+    """Returns how many calls of `code` are on this thread's stack."""
     frame, calls = sys._getframe(1), 0
     while frame is not None:
         calls += frame.f_code is code
@@ -209,13 +210,13 @@ def _calls_of(code: CodeType) -> int:
 
 
 def install_optimizer(module: ModuleType) -> None:
-    """Counts the steps of every torch.optim.Optimizer. `module`: torch.optim.optimizer, just loaded."""
+    """Counts the steps of every torch.optim.Optimizer. `module` is torch.optim.optimizer, which was just loaded."""
     optimizer_class = module.Optimizer
     patch = optimizer_class._patch_step_function
     hook: list[Callable[[Any], None]] = []
 
     def stepped(optimizer: Any) -> None:
-        # An optimizer that calls the step of another, or of its base class, makes one step.
+        # An optimizer that calls another one's step, or its base class's, makes only one step.
         if _calls_of(code) <= 1 and not _in_loader_worker():
             _recording.optimizer_stepped(optimizer)
 
@@ -235,7 +236,7 @@ def install_optimizer(module: ModuleType) -> None:
         patch(self)
         if not hook:
             import torch
-            uncompiled: Any = torch.compiler.disable  # loads torch._dynamo, as the optimizer that is being made does anyway
+            uncompiled: Any = torch.compiler.disable  # loads torch._dynamo, which the new optimizer would load anyway
             hook.append(uncompiled(_guarded(stepped)))
         _recording.has_optimizer = True
         kind = type(self)
@@ -246,7 +247,7 @@ def install_optimizer(module: ModuleType) -> None:
 
 
 def install_loader(module: ModuleType) -> None:
-    """Counts the batches of every DataLoader. `module`: torch.utils.data.dataloader, just loaded."""
+    """Counts the batches of every DataLoader. `module` is torch.utils.data.dataloader, which was just loaded."""
     iterator = module._BaseDataLoaderIter
     following = iterator.__next__
     arrived = _guarded(_recording.batch_arrived)

@@ -11,6 +11,7 @@ namespace {
 constexpr size_t kHelpColumn = 24;
 constexpr size_t kWidth = 80;
 
+// The whole text must be a number: "12x" is none.
 template <typename Number>
 bool Read(std::string_view text, Number* number) {
   auto [end, error] =
@@ -49,6 +50,8 @@ absl::Status Unknown(std::span<const Flag> flags, std::string_view name) {
     }
   }
   std::string message = "unknown flag " + std::string(name);
+  // Two letters may be wrong, or a third of a long name. Beyond that a
+  // suggestion would be a guess.
   if (nearest != nullptr && best <= std::max<size_t>(2, name.size() / 3)) {
     message += "; did you mean " + nearest->name + "?";
   }
@@ -106,6 +109,7 @@ absl::Status ParseFlags(std::span<const Flag> flags,
                         std::span<const char* const> args) {
   for (size_t i = 0; i < args.size(); ++i) {
     std::string_view arg = args[i];
+    // Only the first "=" separates; the value may contain others.
     size_t equals = arg.starts_with("--") ? arg.find('=') : arg.npos;
     std::string_view name = arg.substr(0, equals);
     auto flag = std::find_if(flags.begin(), flags.end(), [&](const Flag& f) {
@@ -143,6 +147,7 @@ std::string DescribeFlags(std::span<const Flag> flags) {
     }
     std::string line = "  " + flag.name;
     if (!flag.value.empty()) line += " " + flag.value;
+    // Too long for its column: the help begins on the next line.
     if (line.size() >= kHelpColumn) {
       out += line + "\n";
       line.clear();
@@ -151,10 +156,13 @@ std::string DescribeFlags(std::span<const Flag> flags) {
     std::string_view rest = flag.help;
     while (!rest.empty()) {
       size_t room = kWidth - kHelpColumn;
+      // At the last blank that has room, or within a word that is too wide.
       size_t cut = rest.size() <= room ? rest.size() : rest.rfind(' ', room);
+      if (cut == 0 || cut == std::string_view::npos) cut = room;
       out += line + std::string(rest.substr(0, cut)) + "\n";
       line.assign(kHelpColumn, ' ');
-      rest.remove_prefix(std::min(rest.size(), cut + 1));
+      rest.remove_prefix(cut);
+      if (rest.starts_with(' ')) rest.remove_prefix(1);
     }
   }
   return out;

@@ -8,11 +8,12 @@
 namespace resnet {
 namespace {
 
-// What is on when nothing says otherwise: on a CPU, pictures that cost as much
-// to load as on a real machine; on a GPU, those of the published case study.
+// Default sides of pictures: on a CPU, pictures that cost as much to load as on
+// a real machine; on a GPU, the pictures of the published case study.
 constexpr int kCpuSide = 32;
 constexpr int kCudaSide = 224;
-// A few steps past the last recorded one show that the profile is off again.
+// A few steps after the last recorded one, to show that the profile is off
+// again.
 constexpr int kStepsAfter = 3;
 
 absl::Status Refuse(std::string why) {
@@ -40,8 +41,8 @@ absl::Status CheckGpuOnly(const Options& o) {
   return absl::OkStatus();
 }
 
-// A captured step runs without the host: whatever makes it decide, wait or
-// make something new in each step cannot be part of it.
+// A captured step runs without the host. Options that make the host decide,
+// wait or create something new in each step therefore do not work with it.
 absl::Status CheckGraph(const Options& o) {
   if (!o.cuda_graph) return absl::OkStatus();
   const char* obstacle = nullptr;
@@ -51,7 +52,8 @@ absl::Status CheckGraph(const Options& o) {
   if (o.clip == Clip::kReadBack) obstacle = "--clip-sync";
   if (o.variable_sizes) obstacle = "--variable-sizes";
   if (obstacle != nullptr) {
-    return Refuse(std::string("--cuda-graph does not go with ") + obstacle +
+    return Refuse(std::string("--cuda-graph cannot be combined with ") +
+                  obstacle +
                   ": a captured step runs without the host, on tensors of one "
                   "size");
   }
@@ -71,8 +73,8 @@ absl::Status CheckStep(const Options& o) {
     return Refuse("--accumulate must divide --batch (" +
                   std::to_string(o.batch) + "), so that all parts are equal");
   }
-  // Batch norm needs two values per channel, and the last layers see the side
-  // divided by 32.
+  // Batch norm needs two values per channel, and the last layers have 1/32 of
+  // the side.
   int side = o.variable_sizes ? SmallestDrawnSide(o.side) : o.side;
   if (o.batch / o.accumulate == 1 && side <= 32) {
     return Refuse(
@@ -95,12 +97,13 @@ absl::Status CheckValidation(const Options& o) {
                 " needs --validate-every N: without it nothing is validated");
 }
 
+// Fills in the defaults that depend on other flags.
 void Complete(const Given& given, Options* o) {
   bool cuda = o->device == DeviceKind::kCuda;
   if (o->data.empty()) o->data = cuda ? "fakecifar" : "jpeg";
   o->side = given.side.value_or(cuda ? kCudaSide : kCpuSide);
   o->threads = given.threads.value_or(cuda ? 0 : 1);
-  // A schedule without end is given three cycles to show itself.
+  // An endless schedule gets three cycles, so that it shows.
   int cycles = o->repeat == 0 ? 3 : o->repeat;
   o->steps = given.steps.value_or(
       o->skip_first + cycles * (o->wait + o->warmup + o->active) + kStepsAfter);
@@ -113,7 +116,10 @@ absl::StatusOr<Options> ParseOptions(std::span<const char* const> args) {
   Given given;
   absl::Status status = ParseFlags(FlagTable(&options, &given), args);
   if (!status.ok()) return status;
+  // Print the help even if other flags contradict each other.
   if (options.help) return options;
+  // Must come before the checks, which look at values such as sides and
+  // devices, even if they were not given.
   Complete(given, &options);
   for (auto check : {CheckGpuOnly, CheckGraph, CheckStep, CheckValidation}) {
     if (status = check(options); !status.ok()) return status;

@@ -1,6 +1,6 @@
-// Sampling hardware counters, on a fake of CUPTI's calls: one device's
-// counters, and a whole collector with each version's habits. None of it has
-// run on a GPU.
+// Tests sampling of hardware counters on a fake of CUPTI's calls: one device's
+// counters, and a whole collector with each version's behaviour. These tests do
+// not run on a GPU.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -105,7 +105,7 @@ TEST_F(DeviceCountersTest, EverythingIsGivenBack) {
   EXPECT_EQ(counters_.hosts(), 0);
 }
 
-// More than one call of CUPTI's decodes.
+// Needs more than one of CUPTI's decode calls.
 TEST_F(DeviceCountersTest, ManySamplesAreReadAtOnce) {
   auto device = Open(10'000);
   ASSERT_TRUE(device.ok());
@@ -117,7 +117,7 @@ TEST_F(DeviceCountersTest, ManySamplesAreReadAtOnce) {
   EXPECT_GT(samples.size(), 2500u);
 }
 
-// CUPTI's names differ between devices.
+// Counters have different names on different devices.
 TEST_F(DeviceCountersTest, AnotherNameOfACounterIsFound) {
   counters_.Set([](FakeCounters::Settings& settings) {
     settings.metrics = {
@@ -169,7 +169,7 @@ TEST_F(DeviceCountersTest, NoiseAboveThePeakIsThePeak) {
   EXPECT_EQ(samples[0].sm_active_frac, -1);
 }
 
-// GA100 and Turing.
+// For example, GA100 and Turing.
 TEST_F(DeviceCountersTest, ADeviceWithoutATimerCountsInClocks) {
   counters_.Set([](FakeCounters::Settings& settings) {
     settings.chip = "ga100";
@@ -178,7 +178,7 @@ TEST_F(DeviceCountersTest, ADeviceWithoutATimerCountsInClocks) {
   auto device = Open();
   ASSERT_TRUE(device.ok()) << Message(device.status());
   EXPECT_FALSE((*device)->is_regular());
-  // At 1 GHz a clock is a nanosecond.
+  // At 1 GHz, one clock is one nanosecond.
   EXPECT_EQ(counters_.interval_ns(), kIntervalNs);
 }
 
@@ -224,7 +224,7 @@ TEST_F(DeviceCountersTest, WhatCannotBeSampledSaysSo) {
   EXPECT_THAT(Message(status), HasSubstr("gx999"));
 }
 
-// Device 0 stands for the context of the thread, and there is none.
+// Device 0 means the thread's context here, and there is none.
 TEST_F(DeviceCountersTest, AnUnansweredQuestionAboutSupportIsNoRefusal) {
   counters_.Set([](FakeCounters::Settings& settings) {
     settings.failures["DeviceSupported"] = CUPTI_ERROR_INVALID_CONTEXT;
@@ -275,7 +275,7 @@ class CountersTest : public AnyCupti {
   static FakeCounters& Counters() { return FakeCounters::Get(); }
   bool HasCounters() const { return fake_.version() >= 24; }
 
-  // One window of some milliseconds with a kernel.
+  // Records one window of `ms` milliseconds with one kernel.
   Trace Record(Collector& collector, int64_t ms = 120) {
     EXPECT_TRUE(collector.Start().ok());
     QueueKernel();
@@ -313,7 +313,7 @@ TEST_P(CountersTest, AWindowHasThemBesideItsKernels) {
     EXPECT_GT(sample.time_ns, last_ns);
     last_ns = sample.time_ns;
   }
-  // On the clock of the kernels.
+  // The samples use the kernels' clock.
   const int64_t kernel_ns = trace.kernels()[0].begin_ns;
   EXPECT_GT(trace.device_samples().front().time_ns, kernel_ns - 1'000'000'000);
   EXPECT_LT(trace.device_samples().front().time_ns, kernel_ns + 1'000'000'000);
@@ -364,13 +364,13 @@ TEST_P(CountersTest, MissingPermissionSaysWhatToDo) {
       if (loss.name != "cupti-counters-unavailable") continue;
       EXPECT_THAT(loss.detail,
                   HasSubstr("NVreg_RestrictProfilingToAdminUsers=0"));
-      EXPECT_THAT(loss.detail, HasSubstr("All else is recorded"));
+      EXPECT_THAT(loss.detail, HasSubstr("Everything else is recorded"));
     }
   }
 }
 
-// Giving counters back may detach CUPTI, and the names in the records are
-// CUPTI's.
+// Releasing counters may detach CUPTI, but the names in the records belong to
+// CUPTI.
 TEST_P(CountersTest, TheyAreHeldUntilAllWindowsAreDecoded) {
   if (!HasCounters()) GTEST_SKIP() << "no counters in this version";
   auto collector = Make({.counters_hz = kHz});
@@ -406,7 +406,7 @@ TEST_P(CountersTest, EachWindowHasItsOwn) {
             first.device_samples().back().time_ns + 5'000'000);
 }
 
-// Their times should be CUPTI's; a device's own clock begins elsewhere.
+// Sample times should be CUPTI's. A device's own clock has another epoch.
 TEST_P(CountersTest, AnotherClockIsBroughtIntoLine) {
   if (!HasCounters()) GTEST_SKIP() << "no counters in this version";
   Counters().Set([](FakeCounters::Settings& settings) {
@@ -421,7 +421,7 @@ TEST_P(CountersTest, AnotherClockIsBroughtIntoLine) {
   EXPECT_LT(trace.device_samples().back().time_ns, NowNs() + 50'000'000);
 }
 
-// A process of one rank sees eight devices and uses one.
+// A rank's process sees eight devices and uses one of them.
 TEST_P(CountersTest, OnlyDevicesInUseAreCounted) {
   driver_.devices.push_back(driver_.devices[0]);
   driver_.devices[1].ordinal = 1;

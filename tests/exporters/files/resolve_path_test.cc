@@ -57,7 +57,7 @@ class ResolvePathTest : public testing::Test {
     EXPECT_FALSE(found.ok());
     return std::string(found.status().message());
   }
-  // The files without the test's folder.
+  // Returns the files relative to the test's folder.
   std::vector<std::string> Files(const ResolvedRun& run) {
     std::vector<std::string> files;
     for (const std::string& file : run.trace_files) {
@@ -105,7 +105,7 @@ TEST_F(ResolvePathTest, RunsOfTheOldLayoutAreComparedByTheSameTime) {
   EXPECT_EQ(Resolve("").run, "2026_01_02_00_00_00");
   WriteRank(RunName("alpha", "2026_01_03_00_00_00"), 0, 0);
   EXPECT_EQ(Resolve("").run, "alpha_2026_01_03_00_00_00");
-  // A process that found its name taken added its number.
+  // A process whose name was taken appends its number.
   WriteRank("2026_01_04_00_00_00_1234_2", 0, 0);
   EXPECT_EQ(Resolve("").run, "2026_01_04_00_00_00_1234_2");
 }
@@ -114,7 +114,7 @@ TEST_F(ResolvePathTest, ATimeInTheNameOfAUserIsNotTheStart) {
   WriteRank(RunName("of_2099_01_01_00_00_00", "2026_01_01_00_00_00"), 0, 0);
   WriteRank(RunName("x2098_01_01_00_00_00", "2026_01_02_00_00_00"), 0, 0);
   EXPECT_EQ(Resolve("").run, "x2098_01_01_00_00_00_2026_01_02_00_00_00");
-  // Folders that somebody renamed have no time, and are older than all.
+  // A renamed folder has no time and counts as older than all others.
   WriteRank("zzz", 0, 0);
   EXPECT_EQ(Resolve("").run, "x2098_01_01_00_00_00_2026_01_02_00_00_00");
 }
@@ -193,7 +193,7 @@ TEST_F(ResolvePathTest, ForeignFolderIsOneRunOfItsFiles) {
   ASSERT_EQ(run.passed_over.size(), 3u);
   EXPECT_THAT(run.passed_over[0], HasSubstr("config.json"));
   EXPECT_THAT(run.passed_over[0], HasSubstr("traceEvents"));
-  // Those that may be traces of ranks.
+  // Files that may be traces of ranks.
   ASSERT_EQ(run.unreadable.size(), 2u);
   EXPECT_EQ(run.unreadable[0].path, folder_.At("job/config.json"));
   EXPECT_EQ(run.unreadable[0].why, run.passed_over[0]);
@@ -233,7 +233,8 @@ TEST_F(ResolvePathTest, RunWithoutTracesIsPassedOverForAnOlderOne) {
   EXPECT_THAT(run.passed_over[0], HasSubstr("2026_01_02_00_00_00"));
 }
 
-// As a writer does until a trace is complete, also where it was killed.
+// A writer leaves such a file until the trace is complete, or for ever if it is
+// killed.
 TEST_F(ResolvePathTest, RunThatIsBeingWrittenIsPassedOverForACompleteOne) {
   WriteRank("2026_01_01_00_00_00", 0, 0);
   folder_.Write("stepscope/2026_01_02_00_00_00/c0/trace/rank0.json.gz.77.0.tmp",
@@ -273,12 +274,12 @@ TEST_F(ResolvePathTest, CycleThatIsBeingWrittenIsPassedOverForACompleteOne) {
     const ResolvedRun run = Resolve(path);
     EXPECT_EQ(run.cycle, 0);
     ASSERT_EQ(run.passed_over.size(), 1u);
-    EXPECT_THAT(run.passed_over[0], HasSubstr("c1: it is being written"));
+    EXPECT_THAT(run.passed_over[0], HasSubstr("c1: it is incomplete"));
   }
   EXPECT_THAT(Error("", "", 1), HasSubstr("rank0.json.gz.77.0.tmp"));
 }
 
-// torch.profiler writes under the last name from the start.
+// torch.profiler writes to the final name from the start.
 TEST_F(ResolvePathTest, CutFileOfALaterCycleIsPassedOverForACompleteOne) {
   folder_.Write("job/w0.100.pt.trace.json", kForeign);
   folder_.Write("job/w0.200.pt.trace.json",
@@ -286,12 +287,12 @@ TEST_F(ResolvePathTest, CutFileOfALaterCycleIsPassedOverForACompleteOne) {
   const ResolvedRun run = Resolve("job");
   EXPECT_THAT(Files(run), ElementsAre("job/w0.100.pt.trace.json"));
   ASSERT_EQ(run.passed_over.size(), 1u);
-  EXPECT_THAT(run.passed_over[0], HasSubstr("its end is missing"));
+  EXPECT_THAT(run.passed_over[0], HasSubstr("is truncated"));
   EXPECT_THAT(Files(Resolve("job", "", 1)),
               ElementsAre("job/w0.200.pt.trace.json"));
 }
 
-// Opening a pipe waits for somebody who writes.
+// Opening a pipe would wait for a writer.
 TEST_F(ResolvePathTest, PipesAndSocketsInAFolderAreNamedAndNotOpened) {
   folder_.Write("job/w0.pt.trace.json", kForeign);
   ASSERT_EQ(mkfifo(folder_.At("job/a.json").c_str(), 0600), 0);

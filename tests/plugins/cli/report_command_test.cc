@@ -1,4 +1,5 @@
-// `stepscope report` as a person runs it: which page is made of which paths.
+// Runs `stepscope report` as a user does, and checks which page it makes of
+// which paths.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -46,7 +47,7 @@ TEST_F(ReportCommandTest, DashIsStandardOutput) {
   const Outcome run = Run("report -o - " + before_);
   EXPECT_EQ(run.status, 0) << run.err;
   EXPECT_THAT(run.out, StartsWith("<!doctype html>"));
-  // The same page as that of the other command.
+  // The other command makes the same page.
   EXPECT_EQ(run.out, Run("analyze --format html " + before_).out);
 }
 
@@ -66,7 +67,7 @@ TEST_F(ReportCommandTest, TwoRanksOfAJobAreOneReport) {
   EXPECT_EQ(run.status, 0) << run.err;
   EXPECT_THAT(run.out,
               AllOf(HasSubstr(kReportBlock), HasSubstr("\"waits\":[")));
-  // What is drawn is the lower one's.
+  // The page draws the lower rank.
   EXPECT_THAT(run.out, HasSubstr("id=\"details\">{\"rank\":0,"));
 }
 
@@ -76,6 +77,23 @@ TEST_F(ReportCommandTest, OneRankOfSeveralIsChosen) {
   EXPECT_EQ(run.status, 0) << run.err;
   EXPECT_THAT(run.out, HasSubstr("id=\"details\">{\"rank\":1,"));
   EXPECT_THAT(run.out, Not(HasSubstr("\"ranks\":{")));
+}
+
+TEST_F(ReportCommandTest, OneRankOfTwoFilesIsChosen) {
+  const std::string ranks = kTraceFolder + "dlrm_v100_8ranks/";
+  const Outcome run = Run("report -o - --rank 1 " + ranks + "rank0.json.gz " +
+                          ranks + "rank1.json.gz");
+  EXPECT_EQ(run.status, 0) << run.err;
+  EXPECT_THAT(run.out, HasSubstr("id=\"details\">{\"rank\":1,"));
+}
+
+TEST_F(ReportCommandTest, AComparisonTakesNeitherRunNorCycle) {
+  for (const char* option : {"--run x ", "--cycle 1 "}) {
+    const Outcome run =
+        Run("report " + std::string(option) + before_ + " " + after_);
+    EXPECT_EQ(run.status, 2) << option;
+    EXPECT_THAT(run.err, HasSubstr("neither --run nor --cycle")) << option;
+  }
 }
 
 TEST_F(ReportCommandTest, RefusesTracesThatAreNotOneJob) {

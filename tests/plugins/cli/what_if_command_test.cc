@@ -1,4 +1,5 @@
-// `stepscope what-if` as a person runs it, and the texts of its settings.
+// Runs `stepscope what-if` as a user does, and checks the texts of its
+// settings.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <simdjson.h>
@@ -85,7 +86,7 @@ class WhatIfCommandTest : public testing::Test {
   }
 
   TempFolder folder_;
-  // A loop on the CPU that loads its batches itself.
+  // A CPU loop that loads its batches itself.
   const std::string trace_ =
       STEPSCOPE_TEST_DATA "/gallery/sync_data_loading.json.zst";
   const std::string gpu_ =
@@ -157,7 +158,7 @@ TEST_F(WhatIfCommandTest, SaysWhichSettingCannotBePredicted) {
   for (const char* key : {"predicted_ms", "low_ms", "high_ms"})
     EXPECT_TRUE(json[key].is_null()) << key;
   EXPECT_THAT(std::string(std::string_view(json["why_not"])),
-              HasSubstr("cannot express intra_op_threads=4"));
+              HasSubstr("cannot model intra_op_threads=4"));
 }
 
 TEST_F(WhatIfCommandTest, WithAGpuASettingIsWhatItsFindingChanges) {
@@ -176,10 +177,10 @@ TEST_F(WhatIfCommandTest, WithAGpuASettingIsWhatItsFindingChanges) {
     const std::string out = Run(gpu_ + " optimizer_step=fused" + words).out;
     return out.substr(out.find(": "));
   };
-  // The same change twice.
+  // The same change given twice counts once.
   EXPECT_EQ(step(" --finding unfused-optimizer"), step(""));
   EXPECT_THAT(Run(gpu_ + " memory_format=channels_last").out,
-              HasSubstr("cannot express memory_format=channels_last"));
+              HasSubstr("cannot model memory_format=channels_last"));
 }
 
 TEST_F(WhatIfCommandTest, SaysHowManyWorkersAreEnough) {
@@ -203,7 +204,7 @@ TEST_F(WhatIfCommandTest, WrongUsageIsStatusTwoAndNamesTheOptions) {
     const Outcome run = Run(words);
     EXPECT_EQ(run.status, 2) << words;
     EXPECT_THAT(run.err, HasSubstr(says)) << words;
-    // One line for the error; the usage follows.
+    // The first line is the error; the usage follows.
     EXPECT_THAT(run.err, testing::StartsWith("stepscope: ")) << words;
     EXPECT_EQ(run.err.find("\nusage: stepscope "), run.err.find('\n'));
     EXPECT_EQ(run.out, "") << words;

@@ -1,14 +1,17 @@
-// A profile driven through the C interface, from its start to stale handles.
+// Uses a profile through the C interface, from its start until its handle is
+// stale.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <csignal>
 #include <cstdint>
 #include <filesystem>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "shim.h"
 #include "stepscope_c.h"
@@ -110,7 +113,7 @@ TEST_F(CProfileTest, TheTraceOfALogDirectoryIsItsOwnFile) {
   EXPECT_TRUE(std::filesystem::exists(trace)) << trace;
 }
 
-// torch.profiler's habit: no schedule, and nothing is said about its end.
+// As torch.profiler allows: no schedule, and no explicit end.
 TEST_F(CProfileTest, AWholeLoopIsOneWindow) {
   const uint64_t handle =
       Start(R"({"schedule": {"wait": 0, "warmup": 0, "active": 1000000000}})");
@@ -125,7 +128,7 @@ TEST_F(CProfileTest, AWholeLoopIsOneWindow) {
   EXPECT_EQ(WithoutProgress(::testing::internal::GetCapturedStderr()), "");
 }
 
-// Exits instead where something is not as it should be.
+// Exits with an error if something is wrong.
 void EndByASignal(const std::string& options) {
   const uint64_t handle = Start(options);
   for (int i = 0; i < 3; ++i) {
@@ -145,7 +148,7 @@ void EndByASignal(const std::string& options) {
 }
 
 TEST_F(CProfileTest, ASignalEndsTheProgramWhenTheProfileIsClosed) {
-  // A fork could inherit a lock that a thread of an earlier test holds.
+  // A fork could inherit a lock held by a thread of an earlier test.
   GTEST_FLAG_SET(death_test_style, "threadsafe");
   const std::string options =
       R"({"schedule": {"wait": 0, "warmup": 0, "active": 1000},
@@ -223,8 +226,63 @@ TEST_F(CProfileTest, RangesEndInAnyOrderAndOnTheirThreadAlone) {
   EXPECT_EQ(stepscope_profile_step(handle) & STEPSCOPE_STEP_DONE,
             STEPSCOPE_STEP_DONE);
   EXPECT_EQ(*stepscope_window(), 0u);
-  EXPECT_EQ(stepscope_range_close(open), STEPSCOPE_OK);  // of a closed window
+  EXPECT_EQ(stepscope_range_close(open), STEPSCOPE_OK);  // its window is closed
   EXPECT_EQ(stepscope_profile_close(handle), STEPSCOPE_OK);
+}
+
+uint64_t OpenOne() {
+  uint64_t range = 0;
+  EXPECT_EQ(stepscope_range_open(STEPSCOPE_RANGE_USER, "open", "", &range),
+            STEPSCOPE_OK);
+  return range;
+}
+
+std::vector<uint64_t> OpenMany(int count) {
+  std::vector<uint64_t> ranges;
+  for (int i = 0; i < count; ++i) ranges.push_back(OpenOne());
+  return ranges;
+}
+
+// Returns how many of `ranges` the calling thread has open.
+int64_t CloseAll(const std::vector<uint64_t>& ranges) {
+  return std::ranges::count_if(ranges, [](uint64_t range) {
+    return stepscope_range_close(range) == STEPSCOPE_OK;
+  });
+}
+
+constexpr char kTwoWindows[] =
+    R"({"schedule": {"wait": 0, "warmup": 0, "active": 1, "repeat": 2}})";
+
+TEST_F(CProfileTest, AThreadMayHaveThousandsOfRangesOpen) {
+  const uint64_t handle = Start(kTwoWindows);
+  std::thread([&] {
+    const std::vector<uint64_t> ranges = OpenMany(5'000);
+    EXPECT_EQ(CloseAll(ranges), 5'000);
+  }).join();
+  stepscope_profile_step(handle);
+  EXPECT_EQ(stepscope_profile_close(handle), STEPSCOPE_OK)
+      << stepscope_last_error();
+}
+
+// Ranges that a program forgets must not pile up over its windows.
+TEST_F(CProfileTest, RangesThatAreLeftOpenAreForgottenInALaterWindow) {
+  const uint64_t handle = Start(kTwoWindows);
+  // On a thread of its own, which has no ranges of other tests.
+  std::thread([&] {
+    const uint64_t first = *stepscope_window();
+    const std::vector<uint64_t> old = OpenMany(1'024);
+    TrainOneStep();
+    stepscope_profile_step(handle);
+    ASSERT_NE(*stepscope_window(), 0u);
+    ASSERT_NE(*stepscope_window(), first);
+    const std::vector<uint64_t> open = OpenMany(2'000);
+    EXPECT_EQ(CloseAll(old), 0);
+    EXPECT_EQ(CloseAll(open), 2'000);
+  }).join();
+  TrainOneStep();
+  stepscope_profile_step(handle);
+  EXPECT_EQ(stepscope_profile_close(handle), STEPSCOPE_OK)
+      << stepscope_last_error();
 }
 
 }  // namespace

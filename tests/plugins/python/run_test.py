@@ -1,4 +1,4 @@
-"""`stepscope run` on programs that nobody changed: their steps are found, and what they print and how they end is theirs."""
+"""Tests `stepscope run` on unmodified programs: it finds their steps, and does not change what they print or how they end."""
 
 import gzip
 import json
@@ -21,7 +21,7 @@ LIBTORCH_PROGRAM = _native.library_dir().parent / "bin/libtorch_train"
 
 
 class Ran:
-    """A program that has been run with --steps 4, and the reports of its ranks."""
+    """A program that was run with --steps 4, and the reports on its ranks."""
 
     def __init__(self, folder, words, options=()):
         self.out = folder / "out"
@@ -29,7 +29,7 @@ class Ran:
         self.status, self.stdout, self.stderr = done.returncode, done.stdout, done.stderr
 
     def said(self):
-        """Our lines on standard error."""
+        """Returns our lines on stderr."""
         return [line.removeprefix("stepscope: ") for line in self.stderr.splitlines() if line.startswith("stepscope: ")]
 
     def reports(self):
@@ -134,7 +134,8 @@ def test_a_child_that_is_forked_while_steps_are_recorded_records_nothing(ran):
 def test_a_program_with_too_few_steps_is_told_so(ran):
     run = ran("plain.py", "5")
     assert run.status == 0
-    assert run.said()[-1:] == ["nothing was recorded: the program made 5 steps, and the first 10 are skipped (stepscope run --skip N)"]
+    assert run.said()[-1:] == ["nothing was recorded: the program made only 5 steps, but recording starts after step 10 "
+                                "(change it with stepscope run --skip)"]
 
 
 @needs_torch
@@ -158,7 +159,7 @@ def test_torchrun_records_the_same_steps_on_all_ranks(ran):
     assert (run.status, run.stdout) == (0, "done\ndone\n"), run.stderr
     assert [numbers(report) for report in run.reports()] == [[10, 11, 12, 13]] * 2
     assert [report.run.rank for report in run.reports()] == [0, 1]
-    assert len(run.said()) == 2  # of rank 0 alone
+    assert len(run.said()) == 2  # only from rank 0
 
 
 TORCHRUN = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "ranks.py"]
@@ -183,7 +184,7 @@ def test_ranks_that_torchrun_ends_keep_their_partial_window(tmp_path):
             time.sleep(0.05)
         process.terminate()
         errors = process.communicate(timeout=100)[1]
-    assert process.returncode == 1  # torchrun's own, with a SignalException
+    assert process.returncode == 1  # torchrun's own status, with a SignalException
     assert "SignalException" in errors
     reports = [stepscope.analyze(trace) for trace in sorted(out.glob("stepscope/*/c0/trace/rank*.json.gz"))]
     assert [report.run.rank for report in reports] == [0, 1], errors

@@ -1,4 +1,4 @@
-"""How `stepscope run` finds steps, on a recorder and an optimizer that only take notes."""
+"""Tests how `stepscope run` finds steps, with a recorder and an optimizer that only note calls."""
 
 import gc
 import sys
@@ -20,7 +20,7 @@ def arm(monkeypatch):
 
 
 class Notes:
-    """Stands for stepscope.profile."""
+    """Replaces stepscope.profile."""
     made: list = []
     fails = False
     job_report = None
@@ -87,7 +87,7 @@ def test_the_profile_opens_at_the_first_step_and_has_the_numbers_of_the_program(
     assert (profile.options["log_dir"], profile.options["name"], profile.options["print_report"]) == ("runs/x", "x", False)
     recording.end()
     assert profile.stopped
-    assert recording.summary() == ["recorded 4 steps of 12.3 ms; nothing to change was found",
+    assert recording.summary() == ["recorded 4 steps of 12.3 ms; found nothing to improve",
                                    "the report: stepscope analyze runs/x"]
 
 
@@ -111,7 +111,7 @@ def test_without_an_optimizer_batches_are_steps(recording):
     for _ in range(7):
         recording.batch_arrived(loader)
     assert not Notes.made
-    for _ in range(13):  # the eighth batch ends step 6: step 7 is the first that warms up
+    for _ in range(13):  # the eighth batch ends step 6; warm-up starts in step 7
         recording.batch_arrived(loader)
     [profile] = Notes.made
     assert profile.schedule == {"wait": 0, "warmup": 3, "active": 4}
@@ -141,8 +141,8 @@ def test_too_few_steps_are_told(recording):
     for _ in range(5):
         recording.optimizer_stepped(optimizer)
     recording.end()
-    assert recording.summary() == ["nothing was recorded: the program made 5 steps, and the first 10 are skipped "
-                                   "(stepscope run --skip N)"]
+    assert recording.summary() == ["nothing was recorded: the program made only 5 steps, but recording starts after step 10 "
+                                   "(change it with stepscope run --skip)"]
 
 
 def test_an_error_ends_the_recording_and_nothing_else(arm, recording, capsys):
@@ -173,7 +173,7 @@ def test_a_child_that_is_forked_before_training_records_itself(recording):
 
 
 class Optimizer:
-    """As torch.optim.Optimizer: each class's step is replaced when its first object is made."""
+    """Like torch.optim.Optimizer: a class's step is replaced when its first object is made."""
 
     def __init__(self):
         self._patch_step_function()
@@ -206,11 +206,11 @@ class Wrapper(Optimizer):
 
 @pytest.fixture
 def counted(arm, monkeypatch):
-    """What counts as a step of the classes above."""
+    """Returns what counts as a step of the classes above."""
     monkeypatch.setitem(sys.modules, "torch", types.SimpleNamespace(compiler=types.SimpleNamespace(disable=lambda hook: hook)))
     seen = []
     monkeypatch.setattr(arm, "_recording", types.SimpleNamespace(optimizer_stepped=seen.append, has_optimizer=False, off=False))
-    for kind in (Optimizer, Inner, Derived, Wrapper):  # which the hook changes
+    for kind in (Optimizer, Inner, Derived, Wrapper):  # the hook changes these classes
         for name, value in list(vars(kind).items()):
             if callable(value):
                 monkeypatch.setattr(kind, name, value)

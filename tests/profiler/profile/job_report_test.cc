@@ -32,7 +32,7 @@ using std::chrono::steady_clock;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
-// A store that all ranks of a test share, and that may fail.
+// A store that all ranks of a test share. A test can make it fail.
 class FakeStore {
  public:
   std::map<std::string, std::string> values;
@@ -185,13 +185,13 @@ TEST_F(JobReportTest, WithoutAnotherRankItIsTheReportOfRankZeroWhichNamesThem) {
   EXPECT_EQ(report->run.rank, 0);
   EXPECT_EQ(report->steps.mean_ms, Digests()[0].report.steps.mean_ms);
   EXPECT_EQ(Losses(report),
-            "ranks-not-compared: this is the report of rank 0 alone: only rank "
-            "0 is there\n"
+            "ranks-not-compared: this is the report of rank 0 alone: no other "
+            "rank sent a window\n"
             "missing-rank: ranks 2 and 3 do not record\n"
             "missing-rank: rank 1 sent nothing within 0.2 s\n");
 }
 
-// SIGTERM came: the files of rank 0's own window need time, too.
+// After SIGTERM, rank 0 also needs time to write the files of its own window.
 TEST_F(JobReportTest, AProgramThatEndsWaitsForOtherRanksHalfOfItsGrace) {
   Announced({1});
   EXPECT_EXIT(
@@ -204,7 +204,7 @@ TEST_F(JobReportTest, AProgramThatEndsWaitsForOtherRanksHalfOfItsGrace) {
       testing::KilledBySignal(SIGTERM), "gathered");
 }
 
-// Many programs profile rank 0 alone.
+// Many programs profile only rank 0.
 TEST_F(JobReportTest, RanksThatDoNotRecordAreNotWaitedFor) {
   const auto begin = steady_clock::now();
   EXPECT_FALSE(Job(0, nullptr, milliseconds(600'000))->Gather(Digests()[0], 0));
@@ -214,7 +214,7 @@ TEST_F(JobReportTest, RanksThatDoNotRecordAreNotWaitedFor) {
 TEST_F(JobReportTest, ARankWhoseProcessIsGoneIsNotWaitedFor) {
   const pid_t child = fork();
   if (child == 0) {
-    Job(1)->Announce();  // into the memory of the child: only its text matters
+    Job(1)->Announce();  // changes the child's memory; only the text matters
     _exit(0);
   }
   int status = 0;
@@ -227,7 +227,7 @@ TEST_F(JobReportTest, ARankWhoseProcessIsGoneIsNotWaitedFor) {
       Job(0, nullptr, milliseconds(600'000))->Gather(Digests()[0], 0);
   EXPECT_EQ(Losses(report),
             "missing-rank: rank 1 ended before its window was analysed\n");
-  // What it sent before it ended counts.
+  // A digest that it sent before it ended counts.
   Sent({1});
   EXPECT_EQ(Losses(Job(0)->Gather(Digests()[0], 0)), "");
 }
@@ -253,7 +253,7 @@ TEST_F(JobReportTest, AnotherCycleIsAnotherWindow) {
               HasSubstr("ranks 1, 2 and 3 sent nothing"));
 }
 
-// The files of one log directory, as all ranks would write them.
+// The files of one log directory, as written by all ranks.
 class JobFilesTest : public JobReportTest {
  protected:
   void SetUp() override {
@@ -318,7 +318,7 @@ TEST_F(JobFilesTest, FilesTakeThePlaceOfAStoreThatFails) {
   EXPECT_THAT(said, HasSubstr("connection reset by peer"));
 }
 
-// Its store failed, but rank 0's works.
+// This rank's store failed, but rank 0's works.
 TEST_F(JobFilesTest, TheFileOfARankTakesItsPlaceAtTheEndOfTheWait) {
   for (int rank : {1, 2, 3}) jobs_[static_cast<size_t>(rank)]->Announce();
   for (int rank : {1, 2, 3}) Write(rank);

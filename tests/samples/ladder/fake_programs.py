@@ -1,11 +1,11 @@
-"""Stand-ins for resnet and stepscope: they write what the real programs would write, at once.
+"""Fakes of resnet and stepscope: they write at once what the real programs would write.
 
-The time of a step follows from the flags (step_ms()), so tests know what is right. Flags that resnet does not have:
+The time of a step follows from the flags (step_ms()), so tests know the right result. Flags that resnet does not have:
     --fail            ends with exit code 3              --fail-if FLAG   the same, if that flag is given, too
     --slow-start MS   really takes MS before it starts   --advise JSON    a list of findings instead of the usual ones
     --hold-back N     with fewer than N recorded steps, the findings are held back
     --gpu             a run with a GPU, none of whose settings replay can express
-More than 4 workers are refused as resnet refuses a wrong flag: exit code 2.
+More than 4 workers are refused like a wrong flag of resnet: exit code 2.
 """
 
 import json
@@ -20,9 +20,9 @@ def number(flags, flag, absent):
 
 
 def step_ms(flags):
-    """Computing takes 20 ms and 2 ms per sample. Loading takes 1 ms per sample, which workers hide completely. Two threads
-    halve the computing unless there are workers, because there are 2 cores. channels_last adds a tenth of the computing,
-    printing 8 ms, reading the loss 5 ms."""
+    """Returns the step in ms. Computing takes 20 ms plus 2 ms per sample. Loading takes 1 ms per sample, which workers hide
+    completely. Two threads halve the computing time unless there are workers, because there are 2 cores. channels_last adds a
+    tenth of the computing time, printing 8 ms, and reading the loss 5 ms."""
     batch, workers = number(flags, "--batch", 32), number(flags, "--workers", 0)
     compute = 20 + 2 * batch
     if number(flags, "--threads", 1) > 1 and workers == 0:
@@ -41,7 +41,7 @@ def resnet(words):
         raise ProgramFailed(f"resnet {' '.join(words)}\nfailed with exit code 3:\n  training stopped: no such weather", 3)
     if "--json" in flags:
         warm = number(flags, "--warm-steps", 3)
-        # The first steps are slow, the others jitter by up to 1 %.
+        # The first steps are slow; the others vary by up to 1 %.
         factors = [3 if i < warm else 1 + 0.005 * (i % 5 - 2) for i in range(number(flags, "--steps", 10))]
         pathlib.Path(flags["--json"]).write_text(json.dumps({
             "step_ms": [factor * step_ms(flags) for factor in factors], "warm_steps": warm,
@@ -54,7 +54,7 @@ def resnet(words):
 
 
 def finding(id, gain, settings=None, **more):
-    """A finding as stepscope prints it."""
+    """Returns a finding in the form that stepscope prints."""
     return {"id": id, "severity": "high", "gain_kind": "predicted", "evidence": "", "where": "", "fix": {"cpp": ""},
             "gain_ms_per_step": {"expected": gain, "low": 0.9 * gain, "high": 1.1 * gain}, "baseline_ms": 0,
             "settings": settings or {}, **more}
@@ -94,8 +94,8 @@ FLAGS = {"workers": "--workers", "intra_op_threads": "--threads", "batch_size": 
 
 
 def what_if(flags, words):
-    """Predicts exactly what the flags do, except for channels_last, from which it expects no change. A finding gains what
-    it says."""
+    """Predicts exactly what the flags do, except for channels_last, for which it predicts no change. A finding gains what it
+    says."""
     finding_ids = words[words.index("--finding") + 1].split(",") if "--finding" in words else []
     settings = dict(word.split("=") for word in words if "=" in word)
     known = {"memory_format", *({} if "--gpu" in flags else FLAGS)}
@@ -107,7 +107,7 @@ def what_if(flags, words):
     record = {"version": 2, "baseline_ms": step_ms(flags), "predicted_ms": ms, "low_ms": 0.9 * ms, "high_ms": 1.1 * ms,
               "why_not": ""}
     if bad:
-        record |= {"predicted_ms": None, "low_ms": None, "high_ms": None, "why_not": f"the replay cannot express {bad[0]}"}
+        record |= {"predicted_ms": None, "low_ms": None, "high_ms": None, "why_not": f"the replay cannot model {bad[0]}"}
     return record
 
 
@@ -123,5 +123,5 @@ def stepscope(words):
 
 
 def run(command, limit_s=600):
-    """In place of bench.run_program."""
+    """Replaces bench.run_program."""
     return (resnet if command[0].endswith("resnet") else stepscope)(command[1:])

@@ -15,7 +15,8 @@ THREE = [Factor("--a", "0", "1"), Factor("--b", "off", "on"), Factor("--c", "0",
 
 
 def simulate(truth, noise, rounds, seed=1, factors=THREE):
-    """A Cube of rates truth(levels); `noise`: standard deviation of the logarithm of a run's rate. Rounds drift."""
+    """Returns a Cube with the rates truth(levels). `noise` is the standard deviation of the logarithm of a run's rate. Rounds
+    drift."""
     rng = random.Random(seed)
     return Cube(factors, {levels: [truth(levels) * (1 + 0.1 * i) * math.exp(rng.gauss(0, noise)) for i in range(rounds)]
                           for levels in cross(factors, Settings())})
@@ -27,9 +28,9 @@ def product(levels):
 
 
 def joint(a, b, both, noise=0.01):
-    """What to call the pair of --a and --b, given what they make of 100 samples/s alone and together.
+    """Returns the name for the pair --a and --b, given the samples/s that each alone and both together make of 100.
 
-    The usual verdict of five cubes: in one of 20 the interval of a flag alone excludes what is true.
+    This is the most frequent verdict of five cubes, because in one of 20 cubes the interval of a flag alone misses the truth.
     """
     rates = {(0, 0): 100, (1, 0): a, (0, 1): b, (1, 1): both}
     cubes = [simulate(lambda levels: rates[levels[:2]], noise, 5, seed) for seed in range(5)]
@@ -85,13 +86,13 @@ def test_what_cancels_is_named():
     (80, 80, 80, "cost less together than the product of their single costs"),
     (80, 90, 78, "cost less together than the product of their single costs"), (80, 80, 64, AS_PRODUCT),
     (80, 80, 50, "cost more together than the product of their single costs"), (100, 100, 75, "cost only together"),
-    (120, 120, 90, "cost only together"),  # each helps, and both together cost
+    (120, 120, 90, "cost only together"),  # each alone helps, and both together cost
     (150, 80, 140, "one helps, one costs: together more than the product"),
     (150, 80, 160, "one helps, one costs: together more than the product"), (150, 80, 120, AS_PRODUCT),
-    # No more than the better one, but that is due to the other's cost.
+    # No more than the better one, but because of the other one's cost.
     (150, 80, 100, "one helps, one costs: together less than the product"),
     (80, 150, 70, "one helps, one costs: together less than the product"), (90, 90, 120, "help only together"),
-    # By their medians both would cost, or help; the noise leaves it open.
+    # By the medians, both would cost, or help; the noise leaves it open.
     (99.9, 80, 95, "more than the product"), (99.9, 80, 70, "less than the product"),
     (140, 100.1, 130, "less than the product"), (140, 100.1, 160, "help each other")])
 def test_what_two_flags_do_together_has_a_name(a, b, both, called):
@@ -109,7 +110,7 @@ def test_what_is_hardly_off_the_product_is_not_worth_a_name():
 
 def test_combinations_that_are_not_there_are_left_out_of_the_comparison():
     cube = simulate(product, 0.01, 4)
-    del cube.rates[0, 1, 2]  # the baseline of --c 2 with --b
+    del cube.rates[0, 1, 2]  # the baseline for --c 2 with --b
     cube = Cube(THREE, cube.rates)
     assert cube.pairs()[(1, 1), (2, 2)]["both"].ratio == pytest.approx(0.8 * 1.2, abs=0.03)
     assert cube.effects()[2, 2][1].ratio == pytest.approx(1.2, abs=0.03)
@@ -129,7 +130,7 @@ def test_one_point_has_no_effects():
 
 
 def ask(bench, flags, always=""):
-    """What replay predicts of all combinations, by text of the settings."""
+    """Returns the replay's predictions for all combinations, by the settings' text."""
     factors = [Factor(flag, *value.split(",")) for flag, value in flags.items()]
     points = cross(factors, of(always))
     predicted, unknown = predict(bench, bench.profile(points[(0,) * len(factors)], "baseline"), factors, points)
@@ -143,12 +144,12 @@ def test_every_point_of_flags_that_replay_knows_is_predicted(make_bench):
     ratio, low, high = predicted["--threads 2 --workers 0"]
     assert ratio == pytest.approx(116 / 74)
     assert (low, high) == (pytest.approx(116 / 74 / 1.1), pytest.approx(116 / 74 / 0.9))
-    assert predicted["--threads 2 --workers 1"].ratio == pytest.approx(116 / 84)  # together, not their product
+    assert predicted["--threads 2 --workers 1"].ratio == pytest.approx(116 / 84)  # predicted together, not as a product
 
 
 def test_a_setting_that_what_if_refuses_is_not_predicted(make_bench):
     predicted, unknown = ask(make_bench(), {"--conv-bias": "on,off", "--batch": "32,64"})
-    assert unknown == {"without --conv-bias": "the replay cannot express conv_bias"}
+    assert unknown == {"without --conv-bias": "the replay cannot model conv_bias"}
     assert predicted.keys() == {"--batch 32 --conv-bias", "--batch 64 --conv-bias"}
 
 
@@ -171,14 +172,14 @@ def test_a_value_that_is_the_default_changes_nothing(make_bench):
     assert ask(make_bench(), {"--sgd": "off,loop"}, "--threads 1")[0]["--sgd loop --threads 1"] == (1, 1, 1)
 
 
-# Of a run with a GPU what a flag does is told by the finding that it follows.
+# For a GPU run, the finding that asks for a flag predicts its effect.
 def test_a_finding_predicts_what_no_setting_says(make_bench):
     advise = json.dumps([finding("h2d-pageable", 16), finding("unfused-optimizer", 6, {"optimizer_step": "fused"})])
     predicted, unknown = ask(make_bench(f"--gpu\t--advise={advise}"),
                                 {"--pinned": "off,on", "--sgd": "loop,fused", "--tf32": "off,on"})
     assert list(unknown) == ["--tf32"]
     assert predicted["--pinned --sgd loop"].ratio == pytest.approx(1.16)
-    assert predicted["--sgd fused"].ratio == pytest.approx(116 / 110)  # no setting of a GPU run, but a finding
+    assert predicted["--sgd fused"].ratio == pytest.approx(116 / 110)  # GPU runs have no such setting, but a finding
     assert predicted["--pinned --sgd fused"].ratio == pytest.approx(116 / 94)
 
 
@@ -192,7 +193,7 @@ def test_a_finding_that_two_flags_cause_is_not_the_first_ones(make_bench):
 def test_a_bound_is_no_prediction(make_bench):
     advise = json.dumps([finding("h2d-pageable", 16, gain_kind="bound")])
     assert ask(make_bench(f"--gpu\t--advise={advise}"), {"--pinned": "off,on"})[1] == {
-        "--pinned": "the replay cannot express h2d-pageable"}
+        "--pinned": "the replay cannot model h2d-pageable"}
 
 
 def test_a_gain_of_the_whole_step_is_no_prediction(make_bench):
@@ -215,7 +216,7 @@ def test_why_nothing_is_predicted_is_said(make_bench, monkeypatch):
 
 
 def cancelling():
-    """Two flags that cancel; --c does nothing, and replay cannot express it."""
+    """Two flags that cancel, and --c, which does nothing and which the replay cannot express."""
     factors = [Factor("--a", "0", "1"), Factor("--b", "0", "1"), Factor("--c", "off", "on")]
     rates, predicted = {}, {}
     for levels in cross(factors, Settings()):
@@ -259,7 +260,7 @@ def test_the_record_holds_the_prediction_too():
     assert "predicted" not in points["--a 1 --b 1 --c"]
     effects = {effect["change"]: effect for effect in record["effects"]}
     assert effects["--a 1"]["predicted"] == 1.5 and "predicted" not in effects["--c"]
-    # The predicted step against the measured one: 1.3 / 1.25 - 1.
+    # The predicted step divided by the measured one: 1.3 / 1.25 - 1.
     assert effects["--b 1"]["error"] == pytest.approx(0.04)
     assert effects["--b 1"]["error_interval"]["low"] < 0.04 < effects["--b 1"]["error_interval"]["high"]
     pairs = {(pair["first"], pair["second"]): pair for pair in record["pairs"]}
@@ -270,7 +271,7 @@ def test_the_record_holds_the_prediction_too():
     json.dumps(record)
 
 
-# Two threads are worth a lot, workers too, both together no more than the threads alone.
+# Two threads gain much, and so do workers, but both together gain no more than the threads alone.
 def test_the_pair_that_cancels_is_named(make_bench):
     record = sweep.sweep(make_bench(), of("--threads 1,2 --workers 0,1 --batch 32,64 --side 64"), 3, 13)
     assert record["baseline"] == "--batch 32 --side 64 --threads 1 --workers 0"
@@ -291,7 +292,7 @@ def test_a_flag_alone_stands_beside_its_prediction(make_bench):
         "--batch 64 --threads 1", "--batch 128 --threads 1"]
     assert record["pairs"] == []
     errors = {one["change"]: one["error"] for one in record["effects"]}
-    # What-if expects no change of channels_last, which costs 8.4 of 116 ms.
+    # what-if predicts no change for channels_last, which costs 8.4 of 116 ms.
     assert errors["--channels-last"] == pytest.approx(116 / 124.4 - 1, abs=1e-3)
     assert errors["--threads 2"] == pytest.approx(0, abs=1e-3)
 
@@ -333,7 +334,7 @@ def test_combinations_that_are_refused_are_left_out_and_said(make_bench):
     assert "left out: --threads 1 --workers 7: resnet: --workers must be at most 4" in to_text(record)
 
 
-# All would be compared with another point than the one that is called so.
+# Otherwise all points would be compared with a point that is not the baseline.
 def test_without_its_baseline_nothing_is_measured(make_bench):
     bench = make_bench()
     with pytest.raises(ProgramFailed, match="--workers must be at most 4"):
