@@ -35,9 +35,9 @@ std::vector<Segment> HostOf(const Trace& trace, const OpTree& tree,
 
 }  // namespace
 
-// Members are initialised in the order in which they need each other. Steps
-// come first: everything else is per step.
-AnalysisContext::AnalysisContext(const Trace& t)
+// Each member is initialised before the ones that need it. Steps come first,
+// because everything else is measured per step.
+AnalysisContext::AnalysisContext(const Trace& t, bool as_recorded)
     : trace(t),
       tree(t),
       steps(StepsOf(t, tree, facts)),
@@ -45,7 +45,7 @@ AnalysisContext::AnalysisContext(const Trace& t)
       stats(StatsOf(steps)),
       sizes(FindSizeVariation(t, tree, steps)),
       has_gpu(t.has_device_work()),
-      recorder(CostOfRecording(t, tree, steps)),
+      recorder(as_recorded ? RecorderCost() : CostOfRecording(t, tree, steps)),
       parts(t, tree, steps),
       forward(FindForwardSteps(t, tree, steps, parts.optimizer.spans)),
       backward(t) {
@@ -68,7 +68,7 @@ AnalysisContext::AnalysisContext(const Trace& t)
   for (const StepWindow& step : steps.windows) {
     std::vector<Segment> part = Slice(host, step.tiled);
     splits.push_back(SplitOnHost(trace, steps.thread, part, recorder));
-    // The replay of a CPU-only run works on steady steps alone.
+    // The replay of a CPU-only run uses only the steady steps.
     if (std::ranges::binary_search(steps.steady, splits.size() - 1)) {
       timelines.push_back(std::move(part));
     }
@@ -81,13 +81,14 @@ AnalysisContext::AnalysisContext(const Trace& t)
   if (IsTooDistorted(stats)) {
     replay.Distrust("recording takes longer than the step itself");
   }
-  // After the replay, which has to reproduce the recorded times, the lost ones
-  // included.
+  // Must come after the replay was built, because replay has to reproduce the
+  // recorded times, which include the time without a core.
   if (contention.is_large) MoveToContended(trace, steps, splits);
 }
 
 void AnalysisContext::TellUnprofiledStep() {
-  // Of a run with a GPU the replay knows best how much of it matters.
+  // With a GPU, part of the recording cost is hidden behind device work. The
+  // replay without the recorder shows how much of it lengthens the step.
   const double cost_ms = replay.check().valid && has_gpu
                              ? stats.mean_ms * (1 - replay.unrecorded_frac())
                              : MeanNs(Cause::kProfiler) * 1e-6;

@@ -43,8 +43,8 @@ inline bool IsTooDistorted(const StepStats& stats) {
 
 struct AnalysisContext {
   // `trace` must outlive the context. Never fails: without steps, most members
-  // are empty.
-  explicit AnalysisContext(const Trace& trace);
+  // are empty. With `as_recorded`, the recorder's cost is not taken out.
+  explicit AnalysisContext(const Trace& trace, bool as_recorded = false);
 
   const Trace& trace;
   OpTree tree;
@@ -62,7 +62,7 @@ struct AnalysisContext {
   std::vector<CauseTimes> splits;
   // What the training thread did, from the first step to the last one.
   std::vector<Segment> host;
-  // CPU-only runs: its part of each steady step.
+  // CPU-only runs: the part of `host` in each steady step.
   std::vector<std::vector<Segment>> timelines;
   StepParts parts;
   std::vector<ForwardStep> forward;  // of the steady steps
@@ -86,8 +86,8 @@ struct AnalysisContext {
   }
   // The share of steady steps in which `cause` takes at least `ns`, 0 to 1.
   double ShareOfStepsWith(Cause cause, double ns) const;
-  // In time order, of the steps in `replayed`: the steady ones of a CPU-only
-  // run, all of a run with a GPU.
+  // The critical path in time order: over the steady steps of a CPU-only run,
+  // and over all steps in `replayed` of a run with a GPU.
   std::vector<PathPiece> CriticalPath() const;
   // Computing ops (CPU-only runs) or launches (runs with a GPU) per steady
   // step.

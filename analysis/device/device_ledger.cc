@@ -8,6 +8,7 @@
 #include <string_view>
 #include <unordered_map>
 
+#include "device/allocator_calls.h"
 #include "ops/activity.h"
 #include "ops/contains.h"
 #include "ops/sorted_parts.h"
@@ -25,8 +26,9 @@ struct Launched {
   bool graph = false;
 };
 
-// What runs on one device. The three lists are disjoint: time with several of
-// them counts as compute, else as communication.
+// What runs on one device. The three lists of spans are disjoint: where several
+// kinds overlap, the time counts as compute if there is any, else as
+// communication.
 struct DeviceRows {
   std::vector<Span> compute, communication, copy;
   std::vector<Launched> activities;  // sorted by begin
@@ -95,7 +97,7 @@ DeviceRows RowsOf(const Trace& trace, int32_t device) {
 }
 
 // The timelines of threads that launch, with blocking and allocator calls
-// marked in them. Made when first needed.
+// marked in them. A timeline is made when it is first needed.
 class HostViews {
  public:
   // `host`: the timeline of thread `training`.
@@ -113,9 +115,9 @@ class HostViews {
       kinds_.push_back(KindOf(trace.name(name)));
   }
 
-  // Adds what `thread` did in `span` to `split`. kNone stands for the training
-  // thread. The autograd threads work while it waits in backward(), so they
-  // share its timeline.
+  // Adds what `thread` did in `span` to `split`. kNone means the training
+  // thread. The autograd threads work while the training thread waits in
+  // backward(), so they share its timeline.
   void Split(RowId thread, Span span, CauseTimes& split) {
     if (span.length() <= 0) return;
     if (thread == kNone || std::ranges::count(joined_, thread)) {
@@ -134,16 +136,17 @@ class HostViews {
          it != view.end() && it->begin_ns < span.end_ns; ++it) {
       const int64_t part = std::min(it->end_ns, span.end_ns) -
                            std::max(it->begin_ns, span.begin_ns);
-      // The device computes, so an op that "computes" on the host is
-      // dispatching, and so is one that issues a collective. Communication
-      // without an op is a wait for a collective of another thread.
+      // Computing is the device's part here, so an op that "computes" on the
+      // host only dispatches. So does an op that issues a collective;
+      // communication without an op is a wait for a collective of another
+      // thread.
       const bool issues =
           it->cause == Cause::kCompute ||
           (it->cause == Cause::kCommunication && it->op != kNone);
       part_of_span[issues ? Cause::kDispatch : it->cause] += part;
       left -= part;
-      // An op was recorded once, so the cost of that counts in one gap: the one
-      // in which the op begins.
+      // The cost of recording an op counts once, in the gap in which the op
+      // starts.
       ops += it->op != kNone && it->begin_ns >= span.begin_ns &&
              trace_.ops()[it->op].begin_ns == it->begin_ns;
     }
@@ -162,13 +165,11 @@ class HostViews {
   static CallKind KindOf(std::string_view name) {
     if (Contains(name, "Synchronize")) return CallKind::kSync;
     if (Contains(name, "Memcpy")) return CallKind::kCopy;
-    const bool allocates = Contains(name, "Malloc") || Contains(name, "Free") ||
-                           Contains(name, "HostAlloc") ||
-                           Contains(name, "HostRegister");
-    return allocates ? CallKind::kAllocator : CallKind::kOther;
+    return AllocatorCallOf(name) ? CallKind::kAllocator : CallKind::kOther;
   }
 
-  // Calls of CUDA that begin in `span`, the one that ends it included.
+  // The number of CUDA calls that start in `span`, including one that starts at
+  // its end (the launch that ends the gap).
   double CallsIn(RowId thread, Span span) {
     const std::vector<int64_t>& begins = calls_[thread];
     return static_cast<double>(std::ranges::upper_bound(begins, span.end_ns) -
@@ -208,7 +209,8 @@ class HostViews {
     return views_[thread] = std::move(view);
   }
 
-  // A copy and the synchronisation after it in one op are one blocking copy.
+  // True if the synchronisation belongs to a copy in the same op: together they
+  // are one blocking copy.
   bool InCopyOp(const RuntimeCall& call) const {
     if (call.op == kNone) return false;
     const std::string_view op = trace_.name(trace_.ops()[call.op].name);
@@ -229,7 +231,7 @@ class HostViews {
 };
 
 // Splits `idle`, in which the device has no activity, by cause. `next` is the
-// activity that ends it; nullptr after the last one.
+// activity that ends it; nullptr after the last activity.
 void ShareOut(const Trace& trace, HostViews& hosts, Span idle,
               const Launched* next, CauseTimes& split) {
   if (next == nullptr) {  // only the host can explain it
@@ -247,7 +249,7 @@ void ShareOut(const Trace& trace, HostViews& hosts, Span idle,
     return;
   }
   const RuntimeCall& call = trace.runtime_calls()[next->call];
-  // Launched before the device ran dry: it was queued and waited.
+  // The launch came before the gap, so the activity was queued and waited.
   if (call.begin_ns <= idle.begin_ns) {
     const int64_t gap = next->span.begin_ns - idle.begin_ns;
     const Cause cause = gap <= kQueuedLatencyNs ? Cause::kKernelLatency
@@ -258,8 +260,8 @@ void ShareOut(const Trace& trace, HostViews& hosts, Span idle,
   }
   const int64_t launch = std::min(call.begin_ns, idle.end_ns);
   hosts.Split(call.thread, {idle.begin_ns, launch}, split);
-  // From the start of the call to that of the activity: first the call, then
-  // the device's latency.
+  // The time from the start of the call to the start of the activity: first the
+  // call, then the device's latency.
   const Span late{launch, idle.end_ns};
   if (late.length() <= kQueuedLatencyNs) {
     split[Cause::kKernelLatency] += late.length();

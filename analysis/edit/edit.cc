@@ -1,14 +1,17 @@
 #include "edit/edit.h"
 
 #include <algorithm>
+#include <cstdint>
 #include <iterator>
+#include <map>
+#include <tuple>
 #include <utility>
 #include <vector>
 
 namespace stepscope {
 namespace {
 
-// Afterwards `into` is sorted and has no duplicates.
+// Adds `more` to `into`, and leaves `into` sorted and without duplicates.
 template <typename T>
 void Union(std::vector<T>& into, const std::vector<T>& more) {
   into.insert(into.end(), more.begin(), more.end());
@@ -16,15 +19,36 @@ void Union(std::vector<T>& into, const std::vector<T>& more) {
   into.erase(std::unique(into.begin(), into.end()), into.end());
 }
 
-// The scales of both; of an activity in both, the smaller factor.
+// Adds the cuts of `more` to `into`. A span that both cut is cut once, to the
+// shorter of the two.
+void AddCuts(std::vector<HostCut>& into, const std::vector<HostCut>& more) {
+  if (more.empty()) return;
+  using Place = std::tuple<RowId, int64_t, int64_t>;
+  const auto place = [](const HostCut& cut) {
+    return Place(cut.thread, cut.span.begin_ns, cut.span.end_ns);
+  };
+  std::map<Place, size_t> known;
+  for (size_t i = 0; i < into.size(); ++i) known.emplace(place(into[i]), i);
+  for (const HostCut& cut : more) {
+    const auto same = known.find(place(cut));
+    if (same == known.end()) {
+      into.push_back(cut);
+    } else {
+      HostCut& one = into[same->second];
+      one.keep_ns = std::min(one.keep_ns, cut.keep_ns);
+    }
+  }
+}
+
+// Returns the scales of both; for an activity in both, the smaller factor.
 std::vector<ActivityScale> United(std::vector<ActivityScale> a,
                                   std::vector<ActivityScale> b) {
   const auto before = [](const ActivityScale& x, const ActivityScale& y) {
     return x.activity != y.activity ? x.activity < y.activity
                                     : x.factor < y.factor;
   };
-  // Mostly they are sorted: rules go through a table from its first row on, and
-  // a plan unites one after the other.
+  // They are usually sorted already, because rules go through a table from its
+  // first row on, and a plan unites edits one after the other.
   for (std::vector<ActivityScale>* scales : {&a, &b}) {
     if (!std::ranges::is_sorted(*scales, before)) {
       std::ranges::sort(*scales, before);
@@ -61,7 +85,7 @@ Edit Combine(const Edit& a, const Edit& b) {
   Union(both.side_stream, b.side_stream);
   Union(both.overlapped, b.overlapped);
   Union(both.no_dependency, b.no_dependency);
-  both.cuts.insert(both.cuts.end(), b.cuts.begin(), b.cuts.end());
+  AddCuts(both.cuts, b.cuts);
   both.scales = United(std::move(both.scales), b.scales);
   return both;
 }

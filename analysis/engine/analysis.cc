@@ -1,5 +1,5 @@
-// Analyze(): from one Trace to one Report. Every rule is asked; sizing, ranking
-// and the plan make advice of the answers.
+// Analyze(): from one Trace to one Report. Runs every rule; sizing, ranking and
+// the plan turn the answers into advice.
 #include <stepscope/analysis.h>
 #include <stepscope/page.h>
 
@@ -10,6 +10,7 @@
 #include <set>
 #include <span>
 #include <string>
+#include <string_view>
 #include <tuple>
 #include <utility>
 #include <vector>
@@ -29,13 +30,20 @@
 #include "engine/time_by_place.h"
 #include "evidence/missing_rows.h"
 #include "evidence/stalls/stall_sum.h"
+#include "ops/contains.h"
 #include "timeline/time_split.h"
 #include "timeline/timeline.h"
+#include "words/labels.h"
 
 namespace stepscope {
 namespace {
 
-// More would make the JSON of a long recording mostly a list of steps.
+// With the recorder's cost below a fifth of the step, a wrong estimate of it
+// hides little.
+constexpr double kDistorted = 0.8;
+
+// With more steps, the JSON of a long recording would be mostly a list of
+// steps.
 constexpr size_t kStepTimes = 1000;
 
 std::vector<StepTimes> TimesOfSteps(const AnalysisContext& context) {
@@ -81,9 +89,9 @@ void AddWhole(const AnalysisContext& context, Report& report) {
   }
 }
 
-// Skipped, and why, if `rule` cannot run on this Trace; else clean.
-// `accelerator` as in Report: the host's time alone says nothing about what
-// limits such a run.
+// Returns "skipped" with the reason if `rule` cannot run on this Trace, else
+// "clean". With an `accelerator` (as in Report), most rules are skipped,
+// because the host's time alone does not show what limits such a run.
 Verdict Applies(const AnalysisContext& context, const Rule& rule,
                 const std::string& accelerator) {
   if (!accelerator.empty() && !IsAboutRecording(rule.id)) {
@@ -111,9 +119,9 @@ Verdict Applies(const AnalysisContext& context, const Rule& rule,
   return Clean();
 }
 
-// One rule from beginning to end: can it run on this trace, what does it find,
-// and how much time would that save. A rule whose findings are all dropped by
-// sizing counts as clean.
+// Runs one rule from start to end: whether it can run on this trace, what it
+// finds, and how much time that would save. A rule whose findings are all
+// dropped by sizing counts as clean.
 void RunRule(const AnalysisContext& context, const Rule& rule, Report& report,
              std::vector<SizedFinding>& findings) {
   Verdict verdict = Applies(context, rule, report.accelerator);
@@ -126,7 +134,7 @@ void RunRule(const AnalysisContext& context, const Rule& rule, Report& report,
         if (one) sized.push_back(*std::move(one));
       }
     } catch (const std::exception& error) {
-      // One rule's failure never silences another.
+      // A rule that fails must not keep the others from running.
       verdict = Skip(std::string("the rule failed: ") + error.what());
     }
   }
@@ -144,6 +152,63 @@ void RunRule(const AnalysisContext& context, const Rule& rule, Report& report,
   }
 }
 
+// Rules about the pace of the whole step, in which the recorder's cost is the
+// larger part of what they would find.
+bool IsAboutPace(std::string_view rule) {
+  return IsAnyOf(rule,
+                 {"cuda-graph-obstacles", "launch-bound", "python-between-ops",
+                  "small-batch", "unfused-pointwise"});
+}
+
+// The recorder's cost on a run with a GPU is an estimate (recorder_cost.h). If
+// it is too high, the GPU seems to set the pace of a step that the host limits,
+// and what costs host time seems to cost nothing. Adds findings that are clear
+// in the step as recorded, as hints.
+void AddAsRecorded(const AnalysisContext& context, Report& report,
+                   std::vector<SizedFinding>& found) {
+  const StepStats& stats = context.stats;
+  if (!context.has_gpu || !context.recorder.estimated ||
+      stats.unprofiled_ms <= 0 ||
+      stats.unprofiled_ms > kDistorted * stats.mean_ms) {
+    return;
+  }
+  const AnalysisContext recorded(context.trace, /*as_recorded=*/true);
+  std::vector<SizedFinding> others;
+  Report ignored;
+  for (std::span<const Rule> family : RuleFamilies()) {
+    for (const Rule& rule : family) {
+      if (!IsAboutPace(rule.id)) RunRule(recorded, rule, ignored, others);
+    }
+  }
+  Rank(recorded, others, ignored.superseded);
+  for (SizedFinding& one : others) {
+    Finding& finding = one.finding;
+    const auto known = std::ranges::find_if(found, [&](const SizedFinding& f) {
+      return f.finding.id == finding.id;
+    });
+    if (finding.severity < FindingSeverity::kHigh || IsNote(finding) ||
+        (known != found.end() && !IsNote(known->finding))) {
+      continue;
+    }
+    if (known != found.end()) found.erase(known);
+    std::erase(report.clean, finding.id);
+    finding.confidence = Confidence::kHint;
+    finding.severity = FindingSeverity::kMedium;
+    finding.gain_kind = GainKind::kBound;
+    finding.gain = {.expected_ms = finding.gain.expected_ms,
+                    .high_ms = finding.gain.expected_ms};
+    finding.baseline_ms = stats.mean_ms;
+    finding.evidence +=
+        " These are times as recorded. How much of them is left without the "
+        "profiler is not known: its cost is an estimate, after which the GPU "
+        "sets the pace.";
+    one.edits.clear();
+    one.at_most = FindingSeverity::kMedium;
+    found.push_back(std::move(one));
+  }
+  SortByRank(found);
+}
+
 }  // namespace
 
 Report Analyze(const Trace& trace) { return Analyze(trace, nullptr); }
@@ -155,8 +220,8 @@ Report Analyze(const Trace& trace, PageDetails* details) {
   return report;
 }
 
-// The order is the flow of the analysis: what was recorded, where the time
-// goes, what the rules find, how findings compare, what to do first, what stays
+// The steps of the analysis in order: what was recorded, where the time goes,
+// what the rules find, how findings compare, what to do first, what stays
 // unexplained.
 Report ReportOf(const AnalysisContext& context, EditsById* edits) {
   const Trace& trace = context.trace;
@@ -195,8 +260,10 @@ Report ReportOf(const AnalysisContext& context, EditsById* edits) {
   for (std::span<const Rule> family : RuleFamilies()) {
     for (const Rule& rule : family) RunRule(context, rule, report, found);
   }
-  // Ranking drops findings, and the plan may only name those that are left.
+  // Before the plan: ranking drops findings, and the plan may name only those
+  // that are left.
   Rank(context, found, report.superseded);
+  AddAsRecorded(context, report, found);
   report.plan = MakePlan(context, found);
   RaisePlanned(report.plan, found);
   for (SizedFinding& entry : found) {
@@ -222,7 +289,8 @@ Report ReportOf(const AnalysisContext& context, EditsById* edits) {
   report.critical_path = SumPath(trace, replayed, path);
   report.path_split_ms = SplitPath(replayed, path);
   report.path_slices = DrawPath(trace, replayed, path);
-  // Last: whether a cause is answered depends on the findings that were kept.
+  // After ranking, because whether a cause is answered depends on the findings
+  // that were kept.
   ExplainCauses(report);
   OrderPlan(report);
   return report;

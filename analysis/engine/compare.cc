@@ -190,6 +190,14 @@ bool WasNotFollowed(const Edit& advised, const Edit& settings,
   return unchanged;
 }
 
+// True if the second run still has what the finding is about, although another
+// change has left too little to gain from it.
+bool IsUnchanged(const std::string& id, const AnalysisContext& after) {
+  if (id == "unfused-optimizer") return !MeasureOptimizer(after).grouped;
+  if (id == "foreach-not-fused") return !MeasureOptimizer(after).fused;
+  return false;
+}
+
 // Sets the prediction to the sum of the gains, because each finding's gain was
 // predicted by itself.
 void SumGains(const std::vector<const Finding*>& followed,
@@ -231,7 +239,13 @@ void Predict(const AnalysisContext& before, const AnalysisContext& after,
              double batch_ratio, const Report& report, const EditsById& edits,
              Comparison& comparison) {
   const Edit settings = SettingsThatDiffer(before, after, batch_ratio);
-  if (!before.has_gpu) {
+  const auto is_unchanged = [&](const std::string& id) {
+    return IsUnchanged(id, after);
+  };
+  if (before.has_gpu) {
+    std::erase_if(comparison.resolved_findings, is_unchanged);
+    std::erase_if(comparison.reduced_findings, is_unchanged);
+  } else {
     const auto not_followed = [&](const std::string& id) {
       const auto known = edits.find(id);
       return known != edits.end() && !known->second.empty() &&

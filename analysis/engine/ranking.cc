@@ -12,17 +12,19 @@
 namespace stepscope {
 namespace {
 
-// Shares of the step. Each severity starts at about three times the one below;
-// 3 % is the lowest share that XProf calls moderate.
+// Severities as shares of the step. Each starts at about three times the one
+// below; 3 % is the lowest share that XProf calls moderate.
 constexpr double kLow = 0.01, kMedium = 0.03, kHigh = 0.10, kCritical = 0.25;
 // With fewer steady steps, confidence is one level lower.
 constexpr size_t kStepsToBeSure = 3;
 
-// Recorded / unrecorded step where torch.profiler records few events: 0.97 to
-// 1.21 on the programs of tests/advice/programs in which nothing is wrong.
+// Step with the recorder / step without it, beyond the cost of the recorded
+// events. It was 0.97 to 1.21 on those programs of tests/advice/programs that
+// have no problem and of which torch.profiler records few events.
 constexpr double kHiddenSlowing = 1.2;
 
-// So many times the gain of a specific change is much more. Our own choice.
+// General advice gains much more than a specific change from this factor on.
+// Our own choice.
 constexpr double kMuchMore = 4;
 
 enum class Overlap : uint8_t {
@@ -30,7 +32,7 @@ enum class Overlap : uint8_t {
   kSameIdle,   // both explain the same idle time: only the difference is left
   kOneChange,  // only if too little is left after the owner's change
 };
-// `id` is dropped where `by` owns its time.
+// A finding `id` is superseded by a finding `by` that explains the same time.
 struct Superseding {
   std::string_view id, by;
   Overlap overlap = Overlap::kAlways;
@@ -48,9 +50,10 @@ constexpr Superseding kSuperseding[] = {
     {"launch-bound", "host-sync", Overlap::kSameIdle},
     {"launch-bound", "explicit-sync", Overlap::kSameIdle},
     {"launch-bound", "grad-clip-sync", Overlap::kSameIdle},
-    // Both spread or remove the same framework code.
+    // Both are about the same framework code: a larger batch spreads it over
+    // more samples, and compiling removes it.
     {"small-batch", "launch-bound", Overlap::kSameIdle, true},
-    // What waits behind the read is the optimizer's launches.
+    // The launches that are delayed by the read are those of the optimizer.
     {"grad-clip-sync", "unfused-optimizer", Overlap::kOneChange},
     {"h2d-blocking", "h2d-pageable", Overlap::kOneChange},
     {"host-sync", "d2h-pageable", Overlap::kOneChange}};
@@ -60,8 +63,8 @@ double StepMs(const AnalysisContext& context, const Finding& finding) {
   return finding.baseline_ms > 0 ? finding.baseline_ms : context.gain_step_ms();
 }
 
-// By the gain that is likely: a bound counts half, and a hint is never more
-// than medium.
+// The severity follows from the likely gain: for a bound, half of it counts. A
+// hint is never more than medium.
 FindingSeverity SeverityOf(const AnalysisContext& context,
                            const SizedFinding& sized) {
   const Finding& finding = sized.finding;
@@ -77,8 +80,9 @@ FindingSeverity SeverityOf(const AnalysisContext& context,
              : severity;
 }
 
-// True if too little is left for `other` after the change of `owner`: by replay
-// where both can be replayed, else by the difference of the gains.
+// True if too little gain is left for `other` after the change of `owner`.
+// Judged by replay if both can be replayed, else by the difference of the
+// gains.
 bool OwnsTime(const AnalysisContext& context, const SizedFinding& owner,
               const SizedFinding& other, Overlap overlap) {
   if (owner.finding.severity == FindingSeverity::kNote ||
@@ -94,13 +98,14 @@ bool OwnsTime(const AnalysisContext& context, const SizedFinding& owner,
         (context.replay.StepNs(owner.edits[0]) - context.replay.StepNs(both)) *
         1e-6;
   } else if (other.finding.gain_kind == GainKind::kBound) {
-    left_ms /= 2;  // a bound counts half, as for severities
+    left_ms /= 2;  // half of a bound counts, as for severities
   }
   return left_ms < MinReportableGainMs(context);
 }
 
-// A hint that stands behind ordinary findings: a larger batch changes what is
-// learned, and a step that cannot be captured as it is has to change first.
+// True for a hint that is listed after ordinary findings: a larger batch, which
+// changes the training result, and CUDA graphs for a step that must change
+// before it can be captured.
 bool ComesLater(const SizedFinding& sized) {
   return sized.finding.confidence == Confidence::kHint &&
          (sized.finding.id == "small-batch" ||
@@ -108,18 +113,19 @@ bool ComesLater(const SizedFinding& sized) {
 }
 
 // The order among findings with a severity, whatever they gain. 0: ordinary
-// ones. 1: those that are at most low, and those that come later. 2: hints that
-// are at most low. 3: questions, which rest on nothing that was recorded.
+// ones. 1: those whose severity is limited to low, and those that come later
+// (ComesLater). 2: hints whose severity is limited to low. 3: questions, which
+// rest on nothing that was recorded.
 int TierOf(const SizedFinding& sized) {
   if (sized.asks) return 3;
   if (sized.at_most > FindingSeverity::kLow) return ComesLater(sized) ? 1 : 0;
   return sized.finding.confidence == Confidence::kHint ? 2 : 1;
 }
 
-// General advice whose gain is what a specific change leaves stands behind that
-// change, unless it gains much more.
+// Moves general advice behind the specific change whose rest it gains, unless
+// the general advice gains much more.
 void PutBehindOwners(std::vector<SizedFinding>& found) {
-  // From the last on, so that what moves has been looked at.
+  // Goes backwards, so that the moved elements have already been looked at.
   for (size_t i = found.size(); i-- > 0;) {
     if (found[i].after.empty() || RankGroup(found[i].finding) != 1) continue;
     for (size_t owner = i + 1; owner < found.size(); ++owner) {
@@ -147,11 +153,12 @@ void AddAlso(std::string_view owner, std::vector<std::string> muted,
   }
 }
 
-// A recorder that does not measure its cost also slows what no event shows,
-// such as ops that find its buffers in the cache in place of their data.
-// Without it the rest of the step may be shorter, and what a change removes a
-// larger part of the step. Only the limit that is printed needs that: what is
-// likely does not change, nor do order and severity.
+// Widens a bound by the hidden cost of a recorder that does not measure its
+// cost. It also slows work that no event shows, for example ops whose data its
+// buffers have displaced from the cache. Without the recorder the rest of the
+// step may be shorter, so a change may remove a larger share of the step. This
+// changes only the printed limit, and is done last, so that order and severity
+// still follow from the likely gain.
 void WidenBound(const AnalysisContext& context, Finding& finding) {
   const double step_ms = context.gain_step_ms();
   const double bound_ms = finding.gain.high_ms;
@@ -167,7 +174,8 @@ void WidenBound(const AnalysisContext& context, Finding& finding) {
 
 }  // namespace
 
-// A smaller gain that is sure comes before a larger one that is a guess.
+// Weights gains by confidence, so that a smaller certain gain can come before a
+// larger guessed one.
 double RankWeight(const Finding& finding) {
   constexpr double kByConfidence[] = {0.4, 0.8, 1.0};
   return LikelyMs(finding) *
@@ -193,8 +201,21 @@ bool IsAboutRecording(std::string_view rule) {
          rule == "warmup-in-window";
 }
 
-// In this order: general advice gives way to specific, severities follow from
-// the gains that are left, then whole findings are dropped, then sorted.
+void SortByRank(std::vector<SizedFinding>& found) {
+  std::ranges::stable_sort(
+      found, [](const SizedFinding& a, const SizedFinding& b) {
+        const int group = RankGroup(a.finding);
+        if (group != RankGroup(b.finding)) return group < RankGroup(b.finding);
+        if (group == 0) return false;
+        if (TierOf(a) != TierOf(b)) return TierOf(a) < TierOf(b);
+        return RankWeight(a.finding) > RankWeight(b.finding);
+      });
+  PutBehindOwners(found);
+}
+
+// The order matters: first general advice yields to specific advice, then
+// severities follow from the remaining gains, then superseded findings are
+// dropped, and then the rest is sorted.
 void Rank(const AnalysisContext& context, std::vector<SizedFinding>& found,
           std::vector<std::string>& superseded) {
   Yield(context, found, superseded);
@@ -203,7 +224,7 @@ void Rank(const AnalysisContext& context, std::vector<SizedFinding>& found,
   for (SizedFinding& entry : found) {
     Finding& finding = entry.finding;
     if (IsAboutRecording(finding.id)) continue;
-    // Rows are missing, so a gain computed from the others proves nothing.
+    // Events are missing, so a gain computed from the rest proves nothing.
     if (incomplete) {
       finding.gain_kind = GainKind::kNone;
       finding.gain = Gain();
@@ -214,7 +235,7 @@ void Rank(const AnalysisContext& context, std::vector<SizedFinding>& found,
       finding.confidence =
           static_cast<Confidence>(static_cast<int>(finding.confidence) - 1);
     }
-    // Times that other programs have stretched prove nothing about this one.
+    // Times that other programs have stretched cannot prove anything.
     if (context.contention.by_others && finding.id != "contended-cores") {
       finding.confidence = std::min(finding.confidence, Confidence::kStrong);
     }
@@ -233,7 +254,7 @@ void Rank(const AnalysisContext& context, std::vector<SizedFinding>& found,
     const auto owner = std::ranges::find_if(
         found, [&](const SizedFinding& f) { return f.finding.id == pair.by; });
     if (owner == found.end()) continue;
-    // A copy: erase_if() moves the elements.
+    // Copied, because erase_if() moves the elements.
     const SizedFinding kept = *owner;
     std::vector<std::string> muted;
     if (std::erase_if(found, [&](const SizedFinding& f) {
@@ -247,15 +268,7 @@ void Rank(const AnalysisContext& context, std::vector<SizedFinding>& found,
       AddAlso(pair.by, std::move(muted), found);
     }
   }
-  std::ranges::stable_sort(
-      found, [](const SizedFinding& a, const SizedFinding& b) {
-        const int group = RankGroup(a.finding);
-        if (group != RankGroup(b.finding)) return group < RankGroup(b.finding);
-        if (group == 0) return false;
-        if (TierOf(a) != TierOf(b)) return TierOf(a) < TierOf(b);
-        return RankWeight(a.finding) > RankWeight(b.finding);
-      });
-  PutBehindOwners(found);
+  SortByRank(found);
   for (SizedFinding& one : found) WidenBound(context, one.finding);
 }
 

@@ -16,15 +16,19 @@ namespace stepscope {
 // True for the rules that ask whether the recording can be trusted.
 bool IsAboutRecording(std::string_view rule);
 
-// What findings are sorted by: the gain in ms, weighted by confidence.
+// The sort key of findings: the likely gain in ms, weighted by confidence.
 double RankWeight(const Finding& finding);
 
 // The severity of a gain of `share` of the step, 0 to 1.
 FindingSeverity SeverityOfShare(double share);
 
-// What a report shows in this order: 0 are findings about the recording, 1
-// those with a severity, 2 notes that are not ok, 3 the other notes.
+// The group of a finding, in the order of a report: 0 findings about the
+// recording, 1 those with a severity above note, 2 notes whose status is not
+// ok, 3 other notes.
 int RankGroup(const Finding& finding);
+
+// Sorts findings that Rank() has ranked.
+void SortByRank(std::vector<SizedFinding>& found);
 
 // Sets severities, removes gains if the recording is incomplete, and drops
 // findings whose time is counted under another finding, adding "id (by id)" to

@@ -14,10 +14,10 @@
 namespace stepscope {
 namespace {
 
-// `general` would shorten the same work as `specific`, and says less about it.
-// Where either may be a part of the other, it yields only to a finding that
-// gains more than the share `least` of what it gains itself. It never yields to
-// one that is low whatever it gains.
+// A pair of findings about the same work, in which `general` says less about it
+// than `specific`. `general` yields if `specific` gains more than `least` times
+// the gain of `general`; `least` is above 0 if either may be a part of the
+// other. It never yields to a finding whose severity is limited to low.
 struct Yielding {
   std::string_view general, specific;
   double least = 0;
@@ -26,6 +26,7 @@ constexpr auto kYielding =
     std::to_array<Yielding>({{"attention-by-hand", "allocator-churn"},
                              {"cores-idle", "contended-cores"},
                              {"d2h-pageable", "host-compute"},
+                             {"ddp-extra-copies", "missing-no-sync"},
                              {"exposed-collective", "ddp-bucket-shape"},
                              {"exposed-collective", "missing-no-sync"},
                              {"function-by-hand", "large-vocabulary-loss"},
@@ -61,6 +62,7 @@ constexpr auto kYielding =
                              {"networks-one-by-one", "attention-by-hand"},
                              {"product-order", "diagonal-product"},
                              {"python-between-ops", "broadcast-contraction"},
+                             {"python-between-ops", "d2h-pageable"},
                              {"python-between-ops", "host-copy-on-convert"},
                              {"python-between-ops", "loader-restarted"},
                              {"python-between-ops", "norms-one-by-one"},
@@ -138,7 +140,7 @@ void PutAfter(const SizedFinding& owner, SizedFinding& general) {
       " This is what it still gains after the change of " + general.after + ".";
 }
 
-// Replays what `general` still gains after the owners' changes.
+// Sets the gain of `general` to what it still gains after the owners' changes.
 void CountRest(const AnalysisContext& context,
                const std::vector<const SizedFinding*>& owners,
                SizedFinding& general) {
@@ -154,7 +156,7 @@ void CountRest(const AnalysisContext& context,
   Finding& finding = general.finding;
   const double share =
       std::max(0.0, left * 1e-6) / std::max(finding.gain.expected_ms, 1e-9);
-  if (share >= 1) return;  // they do not touch each other
+  if (share >= 1) return;  // the changes do not affect each other
   for (double* ms : {&finding.gain.low_ms, &finding.gain.expected_ms,
                      &finding.gain.high_ms}) {
     *ms *= share;
@@ -167,8 +169,8 @@ void CountRest(const AnalysisContext& context,
   PutAfter(*owners.front(), general);
 }
 
-// The same where one of the gains is a bound: both count as the same time, so
-// the difference is a bound of what is left.
+// The same if one of the gains is a bound. Both gains are taken to be the same
+// time, so their difference bounds what is left.
 void SubtractBounds(const AnalysisContext& context,
                     const std::vector<const SizedFinding*>& owners,
                     SizedFinding& general) {
@@ -217,7 +219,7 @@ void Yield(const AnalysisContext& context, std::vector<SizedFinding>& found,
         SupersededBy(general.finding.id, owners.front()->finding.id));
     drained.push_back(i);
   }
-  // Not erased in the loop, because owners point into `found`.
+  // Erased only after the loop, because the owners point into `found`.
   for (; !drained.empty(); drained.pop_back()) {
     found.erase(found.begin() + static_cast<std::ptrdiff_t>(drained.back()));
   }

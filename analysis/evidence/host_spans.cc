@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "device/gaps.h"
+#include "steps/steady_steps.h"
 #include "words/quantities.h"
 
 namespace stepscope {
@@ -14,22 +15,12 @@ namespace {
 
 constexpr size_t kNamesShown = 3;
 
-// True if the host window of a step of kind kSteady contains `ns`.
-bool InSteadyStep(const AnalysisContext& context, int64_t ns) {
-  const auto& windows = context.steps.windows;
-  const auto after = std::ranges::upper_bound(
-      windows, ns, {}, [](const StepWindow& w) { return w.host.begin_ns; });
-  if (after == windows.begin()) return false;
-  const StepWindow& window = *(after - 1);
-  return ns < window.host.end_ns && window.kind == StepKind::kSteady;
-}
-
 }  // namespace
 
 std::vector<HostSpan> SpansNamed(const AnalysisContext& context,
                                  std::string_view part) {
   const Trace& trace = context.trace;
-  // Names are few, rows are many: match names once.
+  // There are few names and many rows, so match names once.
   std::unordered_set<NameId> names;
   for (NameId name = 0; name < trace.name_count(); ++name) {
     if (trace.name(name).find(part) != std::string_view::npos) {
@@ -40,17 +31,18 @@ std::vector<HostSpan> SpansNamed(const AnalysisContext& context,
   if (names.empty()) return spans;
   const auto add = [&](const auto& row) {
     if (names.contains(row.name) && row.thread != kNone &&
-        InSteadyStep(context, row.begin_ns)) {
+        InSteadyStep(context.steps, row.begin_ns)) {
       spans.push_back({row.thread, {row.begin_ns, row.end_ns}});
     }
   };
   for (const Op& op : trace.ops()) add(op);
   for (const Range& range : trace.ranges()) add(range);
   std::ranges::stable_sort(spans, {}, [](const HostSpan& one) {
+    // If spans start together, the outer one comes first.
     return std::pair(one.span.begin_ns, -one.span.end_ns);
   });
-  // Outer spans come first, so one that begins before the end of the last one
-  // of its thread lies inside it.
+  // Outer spans come first, so a span that starts before the end of the last
+  // span of its thread lies inside that span.
   std::map<RowId, int64_t> ends;
   std::erase_if(spans, [&](const HostSpan& one) {
     int64_t& end = ends.try_emplace(one.thread, INT64_MIN).first->second;
@@ -74,7 +66,7 @@ std::vector<ActivityRef> LaunchedIn(const AnalysisContext& context,
     const auto thread = by_thread.find(call.thread);
     if (thread == by_thread.end()) continue;
     // The spans of a thread are sorted and disjoint, so only the last one that
-    // begins before the call can contain it.
+    // starts before the call can contain it.
     const auto after = std::ranges::upper_bound(thread->second, call.begin_ns,
                                                 {}, &Span::begin_ns);
     inside[row] =

@@ -17,18 +17,20 @@ namespace {
 
 constexpr std::string_view kForeach = "aten::_foreach_";
 
-// Counts of updates may differ from that of parameters by 10 %: parameters
-// without a gradient are not updated, and some ops also update scalars.
+// The number of updates may differ by 10 % from the number of parameters:
+// parameters without a gradient are not updated, and some ops also update
+// scalars.
 constexpr double kSameCount = 0.1;
 
-// Calls of one op in the optimizer's steps, and the bytes (of foreach ops: the
-// elements) of the tensors they update.
+// Calls of one op in the optimizer's steps, and the bytes (for foreach ops: the
+// elements) of the tensors that it updates.
 struct Updates {
   double calls = 0;
   double bytes = 0;
 };
 
-// In ops or launches, because that is what one fused call replaces.
+// Counts the update ops of a CPU-only run, because one fused call replaces
+// them. On a run with a GPU, launches are counted instead (MeasureOptimizer()).
 void CountOps(const AnalysisContext& context, OptimizerWork& work) {
   if (context.steps.thread == kNone) return;
   const double steps = static_cast<double>(context.steps.steady.size());
@@ -36,7 +38,6 @@ void CountOps(const AnalysisContext& context, OptimizerWork& work) {
     const Op& op = context.trace.ops()[row];
     if (!LiesIn(work.spans, op.begin_ns)) continue;
     const std::string_view name = context.trace.name(op.name);
-    // A CPU-only run counts ops, a run with a GPU launches.
     if (name.starts_with("aten::_foreach_") ||
         name.starts_with("aten::_fused_")) {
       work.grouped = true;
@@ -46,10 +47,11 @@ void CountOps(const AnalysisContext& context, OptimizerWork& work) {
   }
 }
 
-// Number of tensors per parameter that a fused optimizer moves. It reads the
+// Returns how many tensors per parameter a fused optimizer moves. It reads the
 // parameter, its gradient and its state, and writes all but the gradient: 3 for
 // plain SGD, 5 with momentum, 7 with a second moment as in Adam. The recorded
-// ops show which: momentum needs a product, a second moment a root or addcmul.
+// ops show which of these applies: momentum needs a product, a second moment a
+// root or addcmul.
 double FusedTensors(const std::map<std::string_view, Updates>& by_name) {
   bool momentum = false, second_moment = false;
   for (const auto& [op, updates] : by_name) {
@@ -61,8 +63,9 @@ double FusedTensors(const std::map<std::string_view, Updates>& by_name) {
   return second_moment ? 7 : momentum ? 5 : 3;
 }
 
-// Tensors that a foreach op reads and writes, for each parameter: all of its
-// lists, and the result. Where arguments were not recorded, by its name.
+// Returns how many tensors a foreach op reads and writes per parameter: all of
+// its lists, and the result. Guessed from the name if arguments were not
+// recorded.
 double ListsMoved(const Trace& trace, const Op& op) {
   const std::string_view name = trace.name(op.name);
   double lists = Contains(name, "addc") ? 3 : Contains(name, "lerp") ? 2 : 1;
@@ -75,7 +78,7 @@ double ListsMoved(const Trace& trace, const Op& op) {
   return lists + 1;
 }
 
-// Elements of the first list; 0 if unknown.
+// Returns the elements of the first list; 0 if unknown.
 double ElementsOfList(const Trace& trace, const Op& op) {
   if (op.inputs == kNone) return 0;
   const auto& arguments = trace.op_inputs()[op.inputs].arguments;
@@ -89,10 +92,9 @@ double ElementsOfList(const Trace& trace, const Op& op) {
   return all;
 }
 
-// See OptimizerWork::foreach_traffic and foreach_left. `work.foreach_ops` is
-// counted, too. Updates are bound by memory, not by arithmetic: the bytes that
-// a fused step moves, compared with those of the recorded ops, say how long it
-// takes.
+// Fills in foreach_traffic, foreach_left and foreach_ops of `work`. Memory, not
+// arithmetic, limits updates. So the bytes that a fused step moves, compared
+// with those of the recorded ops, tell how long it takes.
 void MeasureForeach(const AnalysisContext& context, OptimizerWork& work) {
   const Trace& trace = context.trace;
   std::map<std::string_view, Updates> by_name;
@@ -118,8 +120,8 @@ void MeasureForeach(const AnalysisContext& context, OptimizerWork& work) {
       paces.push_back({ns / elements / lists, elements * lists});
   }
   if (by_name.empty()) return;
-  // The op that is called least often is called once per group of parameters,
-  // with all of them.
+  // The op with the fewest calls is called once per group of parameters, with
+  // all parameters of the group.
   Updates once = by_name.begin()->second;
   for (const auto& [name, all] : by_name) {
     if (all.calls < once.calls ||
@@ -145,15 +147,15 @@ std::string NameOf(const AnalysisContext& context) {
 }
 
 // The optimizers of torch.optim that have a fused version (torch 2.5), and the
-// operator that it calls.
+// operator that each calls.
 constexpr std::pair<std::string_view, std::string_view> kFusedVersions[] = {
     {"Adagrad", "at::_fused_adagrad_"},
     {"Adam", "at::_fused_adam_"},
     {"AdamW", "at::_fused_adamw_"},
     {"SGD", "at::_fused_sgd_"}};
 
-// See OptimizerWork::fused_traffic. The same for a CPU-only run, where the
-// bytes of each op are known from its shapes.
+// Computes OptimizerWork::fused_traffic, the same measure for a CPU-only run,
+// in which the bytes of each op are known from its shapes.
 double FusedTraffic(const AnalysisContext& context, const OptimizerWork& work) {
   std::map<std::string_view, Updates> by_name;
   double moved = 0;
@@ -171,8 +173,8 @@ double FusedTraffic(const AnalysisContext& context, const OptimizerWork& work) {
     updates.bytes += static_cast<double>(
         BytesOf(context.trace, TensorArgument(context.trace, row, 0)));
   }
-  // The size of all parameters follows from an op that is called the same
-  // number of times for each of them.
+  // An op that is called the same number of times for each parameter gives the
+  // total size of the parameters.
   const double parameters =
       work.parameters * static_cast<double>(context.steps.steady.size());
   double bytes = 0, nearest = 1e300;
@@ -184,7 +186,7 @@ double FusedTraffic(const AnalysisContext& context, const OptimizerWork& work) {
     nearest = off;
     bytes = updates.bytes / times;
   }
-  // Without an op that fits the number of parameters, their size is unknown.
+  // If no op fits the number of parameters, their size is unknown.
   if (moved <= 0 || nearest > kSameCount * parameters) return -1;
   return std::min(1.0, FusedTensors(by_name) * bytes / moved);
 }
@@ -196,7 +198,8 @@ bool LiesIn(const std::vector<Span>& spans, int64_t time) {
   return after != spans.begin() && time < std::prev(after)->end_ns;
 }
 
-// Everything that several rules ask about the optimizer, measured in one pass.
+// Reads the class from the name of the range that torch.optim opens around
+// step().
 std::string_view OptimizerOf(const Trace& trace, const Range& range) {
   constexpr std::string_view kBefore = "Optimizer.step#", kAfter = ".step";
   std::string_view name = trace.name(range.name);
@@ -270,14 +273,14 @@ double MedianPace(Paces paces) {
 
 std::string FusedOptimizerInPython(const OptimizerWork& work) {
   if (work.name.empty()) {
-    return "fused=True, which torch.optim.AdamW, Adam, SGD and Adagrad have";
+    return "fused=True (available in torch.optim.AdamW, Adam, SGD and Adagrad)";
   }
   const bool has_one = std::ranges::any_of(
       kFusedVersions, [&](const auto& one) { return one.first == work.name; });
   return has_one ? "torch.optim." + work.name + "(..., fused=True)"
                  : work.name +
                        " has no fused version in torch.optim; AdamW, Adam, SGD "
-                       "and Adagrad have (fused=True)";
+                       "and Adagrad have one (fused=True)";
 }
 
 std::string FusedOptimizerInCpp(const OptimizerWork& work) {

@@ -12,13 +12,14 @@
 namespace stepscope {
 namespace {
 
-// The share of the step from which a rank is late.
+// A rank is late from this share of the step on.
 constexpr double kLateShare = 0.01;
-// Per step, on average.
+// Ranks run the same kernels if their counts per step differ by less on
+// average.
 constexpr double kSameKernels = 0.5;
 
-// The median of `of` over the ranks that do the same work as `straggler`; -1 if
-// it is unknown.
+// Returns the median of `of` over the ranks that do the same work as
+// `straggler`; -1 if it is unknown.
 double OfOthers(const RankComparison& ranks, const RankRow& straggler,
                 double RankRow::*of) {
   std::vector<double> others;
@@ -37,9 +38,9 @@ Longer WhyLonger(const RankComparison& ranks, const RankRow& row) {
   const double clock = OfOthers(ranks, row, &RankRow::sm_clock_mhz);
   const double kernels = OfOthers(ranks, row, &RankRow::kernels);
   if (!ranks.has_gpu || busy <= 0) return Longer::kUnknown;
-  // Computing time is a product: the length of a cycle, times the number of
-  // kernels, times the cycles that each takes. The larger factor is the reason:
-  // of the clock and the rest, and then within the rest.
+  // Computing time is a product: length of a clock cycle x number of kernels x
+  // cycles per kernel. The larger factor is the reason: first the clock
+  // compared with the rest, and then within the rest.
   double rest = row.busy_ms / busy;
   if (clock > 0 && row.sm_clock_mhz > 0) {
     const double cycle = clock / row.sm_clock_mhz;
@@ -89,6 +90,8 @@ std::pair<std::string, double> CauseOf(const RankComparison& ranks,
                                        const RankRow& straggler) {
   std::pair<std::string, double> worst;
   for (const auto& [key, ms] : straggler.time_split_ms) {
+    // Communication is the waiting itself, and nothing can be advised about
+    // unknown time.
     if (key == "communication" || key == "unknown") continue;
     std::vector<double> others;
     for (const RankRow& row : ranks.rows) {
@@ -105,7 +108,7 @@ std::pair<std::string, double> CauseOf(const RankComparison& ranks,
 }
 
 bool HasLargerBatches(const RankComparison& ranks, const RankRow& row) {
-  // Another op has shapes of its own as well, and adds a kernel.
+  // A rank that runs an additional op also has other shapes, but more kernels.
   const double others = OfOthers(ranks, row, &RankRow::kernels);
   return 2 * ranks.steps_of_other_shapes > ranks.steps &&
          CauseOf(ranks, row).first == "compute" &&
@@ -115,7 +118,7 @@ bool HasLargerBatches(const RankComparison& ranks, const RankRow& row) {
 
 namespace {
 
-// "" if unknown.
+// Returns "" if the clocks are unknown.
 std::string ClocksInWords(const RankComparison& ranks, const RankRow& row) {
   const double others = OfOthers(ranks, row, &RankRow::sm_clock_mhz);
   if (others <= 0 || row.sm_clock_mhz <= 0) return "";
@@ -196,6 +199,7 @@ RankComparison ByHost(const RankComparison& ranks) {
     RankRow sum;
     sum.rank = static_cast<int32_t>(machines.rows.size());
     sum.host = host;
+    // The default is -1, which must not be part of the sum.
     sum.host_ms = 0;
     for (const RankRow* row : rows) {
       machine_of[row->rank] = sum.rank;
@@ -210,6 +214,11 @@ RankComparison ByHost(const RankComparison& ranks) {
         sum.time_split_ms[cause] += share * ms;
       }
     }
+    // If the time of one rank is unknown, so is the machine's time.
+    if (std::ranges::any_of(
+            rows, [](const RankRow* row) { return row->host_ms < 0; })) {
+      sum.host_ms = -1;
+    }
     machines.rows.push_back(std::move(sum));
   }
   std::map<std::pair<int32_t, int32_t>, double> waits;
@@ -217,6 +226,7 @@ RankComparison ByHost(const RankComparison& ranks) {
     waits[{machine_of[wait.rank], machine_of[wait.waits_for]}] += wait.ms;
   }
   for (const auto& [pair, ms] : waits) {
+    // Waits between ranks of the same machine say nothing about machines.
     if (pair.first == pair.second) continue;
     machines.waits.push_back(
         {.rank = pair.first, .waits_for = pair.second, .ms = ms});

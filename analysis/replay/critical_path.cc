@@ -8,6 +8,7 @@
 #include <unordered_map>
 #include <utility>
 
+#include "device/allocator_calls.h"
 #include "device/gaps.h"
 #include "ops/contains.h"
 
@@ -25,15 +26,12 @@ Cause CauseOf(const Trace& trace, const HostNode& node) {
   if (node.wait != NodeWait::kNothing) {
     return Contains(name, "Synchronize") ? Cause::kSync : Cause::kBlockingCopy;
   }
-  return Contains(name, "Malloc") || Contains(name, "Free") ||
-                 Contains(name, "HostAlloc") || Contains(name, "HostRegister")
-             ? Cause::kAllocator
-             : Cause::kDispatch;
+  return AllocatorCallOf(name) ? Cause::kAllocator : Cause::kDispatch;
 }
 
 // Walks back from the end of the last step to the start of the first. At each
-// point it is either at an activity or at a host node, and asks what that had
-// to wait for.
+// point the walk is either at an activity or at a host node, and it continues
+// with what that had to wait for.
 class Walk {
  public:
   Walk(const Trace& trace, const DeviceProgram& program)
@@ -61,14 +59,14 @@ class Walk {
   std::vector<uint32_t> before_;  // the activity before each on its stream
   std::vector<PathPiece> pieces_;
   int64_t now_ns_ = 0;
-  // The walk is at this activity; at host_ if it is kNoActivity.
+  // The walk is at this activity, or at host_ if this is kNoActivity.
   uint32_t activity_ = kNoActivity;
   uint32_t host_ = 0;
-  bool launching_ = false;  // at host_ because of a launch in its call
+  bool launching_ = false;  // the walk came to host_ from a launch in its call
   bool at_begin_ = false;
 };
 
-// Adds the piece from `begin_ns` to the present point of the walk.
+// Adds the piece from `begin_ns` to the current point of the walk.
 void Walk::Add(int64_t begin_ns, PathPiece piece) {
   begin_ns = std::max(begin_ns, program_.windows.front().begin_ns);
   if (begin_ns >= now_ns_) return;
@@ -141,7 +139,8 @@ void Walk::PassHost() {
     PathPiece piece{.cause = CauseOf(trace_, node),
                     .op = trace_.runtime_calls()[node.call].op,
                     .call = node.call};
-    // A call waits for an activity only after it has launched it.
+    // If the walk comes from a launch in this call, the call had not waited
+    // yet: a call waits for an activity only after launching it.
     const int64_t waited =
         node.wait == NodeWait::kNothing || launching_
             ? INT64_MIN
@@ -191,7 +190,7 @@ std::vector<PathPiece> Refine(std::vector<PathPiece> path,
       part.span = {std::max(host[i].begin_ns, piece.span.begin_ns),
                    std::min(host[i].end_ns, end)};
       part.op = host[i].op;
-      // The device computes; an op on the host is busy launching.
+      // On a run with a GPU, an op that "computes" on the host is launching.
       part.cause =
           host[i].cause == Cause::kCompute ? Cause::kDispatch : host[i].cause;
       if (part.span.length() > 0) refined.push_back(part);

@@ -17,7 +17,7 @@ namespace {
 
 // Causes and phases below this share of the step are summed as "other".
 constexpr double kShownFrac = 0.005;
-// Below this, steps vary too little to be worth a line.
+// Steps that vary less than this are not worth a line.
 constexpr double kNoisyCov = 0.05;
 
 // Twenty blocks, `frac` of them full.
@@ -109,11 +109,13 @@ void PrintStepBreakdown(const Report& report, TextPage& page) {
   if (std::ranges::count(report.findings, "contended-cores", &Finding::id)) {
     page.Wrapped(
         "  ",
-        "other programs use this run's cores: its times are longer than they "
-        "would be without them, so nothing below counts as proven");
+        "other programs use this run's cores: they lengthen its times, so no "
+        "finding below counts as proven");
   }
   const double mean = std::max(steps.mean_ms, 1e-9);
   std::string text;
+  // Phases are in the order in which a step runs them, not sorted by time as
+  // the causes are.
   for (const char* phase :
        {"data", "forward", "backward", "optimizer", "validate", "other"}) {
     const auto it = report.phases_ms.find(phase);

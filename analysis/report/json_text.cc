@@ -16,6 +16,8 @@ size_t CharacterLength(std::string_view text) {
   const auto byte = [&](size_t i) {
     return static_cast<unsigned char>(text[i]);
   };
+  // 0x80 to 0xc1 begin no character: they continue one, or encode ASCII in two
+  // bytes.
   const unsigned char lead = byte(0);
   const size_t length = lead < 0x80                   ? 1
                         : lead >= 0xc2 && lead < 0xe0 ? 2
@@ -39,6 +41,7 @@ size_t CharacterLength(std::string_view text) {
 std::string JsonText::ValidUtf8(std::string_view text) {
   std::string valid;
   while (!text.empty()) {
+    // Each byte that belongs to no character becomes a U+FFFD of its own.
     const size_t length = CharacterLength(text);
     valid +=
         length == 0 ? std::string_view("\xef\xbf\xbd") : text.substr(0, length);
@@ -56,6 +59,7 @@ void JsonText::Open(char bracket) {
 
 void JsonText::Close(char bracket) {
   --depth_;
+  // Empty lists and objects stay on one line.
   if (!first_) NewLine();
   text_ += bracket;
   first_ = false;
@@ -77,8 +81,8 @@ void JsonText::Value(double value) {
   // JSON has no infinity and no NaN.
   if (!std::isfinite(value)) return Raw("null");
   char buffer[32];
-  if (value == 0) value = 0;  // no negative zero
-  // The shortest text that reads back as the same number.
+  // The shortest text that reads back as the same number. Adding 0 turns -0
+  // into 0.
   const auto end =
       std::to_chars(buffer, buffer + sizeof buffer, value + 0.0).ptr;
   Raw(std::string_view(buffer, static_cast<size_t>(end - buffer)));
@@ -95,6 +99,7 @@ void JsonText::NewLine() {
 }
 
 void JsonText::Separate() {
+  // A value after its key needs no comma, because the key already wrote one.
   if (after_key_) {
     after_key_ = false;
     return;
@@ -115,7 +120,8 @@ void JsonText::Quote(std::string_view text) {
       // A name may hold any bytes; JSON must be UTF-8.
       text_ += "\xef\xbf\xbd";
     } else if (length > 1) {
-      // What a viewer would act on, as an escape: the same to a parser.
+      // Characters that a viewer would act on are escaped. To a JSON parser,
+      // the escape is the same character.
       const std::string shown = Printable(text.substr(0, length));
       text_ += shown.starts_with("\\u") ? shown : text.substr(0, length);
     } else if (c == '"' || c == '\\') {
@@ -131,6 +137,8 @@ void JsonText::Quote(std::string_view text) {
   text_ += '"';
 }
 
+// Only kernels of torch.compile name the operators that they fused; other rows
+// do not get the key.
 void WriteFusedOps(std::string_view name, JsonText& json) {
   const std::optional<CompiledKernel> kernel = ParseCompiledKernel(name);
   if (kernel.has_value()) json.Texts("fused_ops", kernel->ops);

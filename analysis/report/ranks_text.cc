@@ -10,11 +10,12 @@ namespace stepscope {
 namespace {
 
 constexpr size_t kRanksShown = 16;
-constexpr size_t kEndsShown = 6;  // at each end, of more ranks
+constexpr size_t kEndsShown = 6;  // at each end, if there are more ranks
 constexpr size_t kRanksNamedOfGroup = 8;
 constexpr size_t kHostsNamedOfGroup = 4;
 constexpr size_t kGroupWidth = 40;
-// Shorter waits, as a share of the step, are not worth a word: as for findings.
+// Waits below this share of the step are not mentioned. Findings have the same
+// limit.
 constexpr double kLeastWaitShare = 0.01;
 
 std::string LineOf(const RankRow& row, bool compared) {
@@ -41,12 +42,15 @@ std::string RanksInWords(const std::vector<int32_t>& ranks) {
          (more > 0 ? " and " + std::to_string(more) + " more" : "");
 }
 
+// What the ranks of a group do together and, in brackets, how the program
+// describes the group.
 std::string KindOf(const RankGroupRow& group) {
   std::string text = group.parallelism.empty() ? "unknown" : group.parallelism;
   if (!group.description.empty()) text += " (" + group.description + ")";
   return text;
 }
 
+// At least one blank, so that a long name does not touch the number.
 std::string Padded(const std::string& text, size_t width) {
   return text + std::string(width > text.size() ? width - text.size() : 1, ' ');
 }
@@ -74,12 +78,13 @@ std::string OnMachines(const RankComparison& ranks, const RankGroupRow& group) {
       hosts.push_back(row.host);
     }
   }
+  // With one machine there is nothing to tell apart.
   if (ranks.machines.empty() || hosts.size() > kHostsNamedOfGroup) return "";
   return " on " + ListedWithAnd(hosts);
 }
 
-// Of groups that serve the same: the machine that most of them wait for, unless
-// the waits are too short to matter.
+// A line for groups with the same purpose: the machine that most of them wait
+// for. Empty if the waits are too short to matter.
 std::string LateHostLine(const RankComparison& ranks,
                          const std::vector<const RankGroupRow*>& groups) {
   struct Late {
@@ -108,7 +113,7 @@ std::string LateHostLine(const RankComparison& ranks,
          Count(late.skewed, "collective") + " with skewed arrivals";
 }
 
-// The groups that serve the same are one line: their mean, and the slowest.
+// Groups with the same purpose share a line: their mean, and the slowest one.
 std::vector<std::string> GroupLines(const RankComparison& ranks, bool all) {
   if (ranks.groups.empty()) return {};
   const bool machines = !ranks.machines.empty();
@@ -118,6 +123,8 @@ std::vector<std::string> GroupLines(const RankComparison& ranks, bool all) {
       PadLeft("GB/s", 8) + (machines ? PadLeft("machines", 10) : "")};
   std::vector<std::pair<std::string, std::vector<const RankGroupRow*>>> kinds;
   for (const RankGroupRow& group : ranks.groups) {
+    // Groups have the same purpose if their kind, size and number of machines
+    // are the same.
     const std::string kind = KindOf(group) + std::to_string(group.size) + " " +
                              std::to_string(group.hosts);
     auto known = std::ranges::find(
@@ -136,6 +143,7 @@ std::vector<std::string> GroupLines(const RankComparison& ranks, bool all) {
       mean.bytes += share * group->bytes;
       if (group->gb_per_s > 0) rated.push_back(group);
     }
+    // Shows the median of the known rates. The slowest group is named below.
     std::ranges::stable_sort(rated, {}, &RankGroupRow::gb_per_s);
     if (!rated.empty()) mean.gb_per_s = rated[rated.size() / 2]->gb_per_s;
     const std::string size = first.size > 0
@@ -152,9 +160,11 @@ std::vector<std::string> GroupLines(const RankComparison& ranks, bool all) {
     }
     const std::string late = LateHostLine(ranks, groups);
     if (!late.empty()) lines.push_back(late);
+    // If the program itself described the group, KindOf() has said so already.
     if (!first.parallelism.empty() && first.evidence.find("described") != 0) {
-      lines.push_back("    taken for " + first.parallelism +
-                      " parallelism by its traffic: " + first.evidence);
+      lines.push_back(
+          "    probably " + first.parallelism +
+          " parallelism, judging by its traffic: " + first.evidence);
     }
     if (!all || groups.size() < 2) continue;
     for (const RankGroupRow* group : groups) {
@@ -171,10 +181,11 @@ std::vector<std::string> GroupLines(const RankComparison& ranks, bool all) {
                        ": stages wait for each other " +
                        Percent(pipeline.bubble_frac) + " of the step";
     if (pipeline.ideal_frac > 0) {
-      line += "; " + Times(pipeline.micro_batches) + " micro-batches make it " +
-              Percent(pipeline.ideal_frac) + " at least";
+      line += "; at least " + Percent(pipeline.ideal_frac) + " with " +
+              Times(pipeline.micro_batches) + " micro-batches";
     }
     lines.push_back(line);
+    // Shows one pipeline as an example of all; --verbose shows all of them.
     if (!all) break;
   }
   return lines;
@@ -230,8 +241,8 @@ std::vector<std::string> RankLines(const Report& report, bool all) {
   for (const RankRow& row : ranks.rows) rows.push_back(&row);
   size_t left_out = 0;
   if (!all && rows.size() > kRanksShown) {
-    // Both ends tell most: the ranks that wait least, for which the others
-    // wait, and those that wait longest.
+    // Shows both ends of the order: the ranks that wait least, for which the
+    // others wait, and the ranks that wait longest.
     std::ranges::stable_sort(
         rows, {}, [](const RankRow* row) { return row->waiting_ms; });
     left_out = rows.size() - 2 * kEndsShown;

@@ -44,7 +44,7 @@ void AppendHeader(const Report& report, std::string& text) {
     if (!more.empty()) text += MarkdownText(more) + "\n\n";
   }
   for (const Loss& loss : report.losses) {
-    // Such as a GPU that this machine does not have: nothing is wrong.
+    // Nothing is wrong, for example if this machine has no GPU.
     if (loss.severity == Severity::kNote) continue;
     text += "> missing: " +
             MarkdownText(loss.detail.empty() ? loss.name : loss.detail) +
@@ -110,6 +110,7 @@ std::string ToMarkdown(const Report& report) {
   bool advice = false;
   for (const Finding& finding : report.findings) {
     if (IsNote(finding)) continue;
+    // Findings about the recording have no number and are no advice.
     advice |= NumberOf(report, finding) > 0;
     AppendFinding(report, finding, text);
   }
@@ -119,7 +120,9 @@ std::string ToMarkdown(const Report& report) {
   const std::string plan = PlanInWords(report);
   if (!plan.empty()) text += "\n" + MarkdownText(plan) + "\n";
   const std::string held = advice ? HeldBackInWords(report) : "";
-  if (!held.empty()) text += "\n" + MarkdownText(held) + "\n";
+  for (const std::string& line : {held, MissingSizesInWords(report)}) {
+    if (!line.empty()) text += "\n" + MarkdownText(line) + "\n";
+  }
   const std::vector<std::string> unanswered = UnansweredInWords(report);
   if (!unanswered.empty()) text += "\nNo change is offered for\n\n";
   for (const std::string& line : unanswered) {
@@ -129,7 +132,7 @@ std::string ToMarkdown(const Report& report) {
   for (size_t i = 0; i < run.size(); ++i) {
     text += (i == 0 ? "\n" : "- ") + MarkdownText(run[i]) + "\n";
   }
-  // As code, because blanks align the columns.
+  // Printed as code, because blanks align the columns.
   for (const std::vector<std::string>& lines :
        {RankLines(report, false), PlaceLines(report, false)}) {
     if (lines.empty()) continue;

@@ -24,10 +24,11 @@ namespace stepscope {
 namespace {
 
 constexpr size_t kTopOpsShown = 5;
-// More than fit on a screen are named in one line.
+// Further findings would not fit on a screen, so they are only named in one
+// line.
 constexpr size_t kFindingsShown = 5;
 
-// Red for what matters most, yellow for what is worth a look.
+// Red for what matters most, yellow for what is worth looking at.
 const char* ColorOf(const Finding& finding) {
   if (finding.status == FindingStatus::kError ||
       finding.severity >= FindingSeverity::kHigh) {
@@ -42,7 +43,7 @@ const char* ColorOf(const Finding& finding) {
 void PrintFinding(const Report& report, const Finding& finding,
                   const std::string& mark, const TextOptions& options,
                   TextPage& page) {
-  // Such a finding has a status and no gain.
+  // A finding about the recording has a status instead of a gain.
   const bool about_recording = !IsAdvice(finding) && !IsNote(finding);
   std::string line = mark + " " + page.Paint(finding.id, ColorOf(finding));
   line += std::string("  ") +
@@ -54,7 +55,7 @@ void PrintFinding(const Report& report, const Finding& finding,
   if (!gain.empty()) page.Line("   " + page.Paint(gain, "1"));
   page.Wrapped("   ", finding.evidence);
   page.Wrapped("   at       ", finding.where);
-  // Many fixes are the same in both languages; then no label is needed.
+  // Many fixes are the same in both languages, and then need no language label.
   if (finding.fix_cpp == finding.fix_python) {
     page.Wrapped("   fix      ", finding.fix_cpp);
   } else {
@@ -76,7 +77,7 @@ void PrintFinding(const Report& report, const Finding& finding,
   }
 }
 
-// What stands before a finding: its number, or a mark.
+// What is printed before a finding: its number, or a mark.
 std::string MarkOf(const Report& report, const Finding& finding) {
   const int number = NumberOf(report, finding);
   return number > 0 ? std::to_string(number) + " " : "! ";
@@ -97,8 +98,8 @@ void PrintFurther(const Report& report,
   page.Wrapped("further findings: ", Listed(texts));
 }
 
-// The verdict or the plan, then what is held back, then what takes long and has
-// no advice.
+// Prints the verdict or the plan, then what is held back, then the large causes
+// without advice.
 void PrintConclusion(const Report& report, bool advice, TextPage& page) {
   if (!advice && report.steps.mean_ms > 0) {
     page.Line();
@@ -110,6 +111,7 @@ void PrintConclusion(const Report& report, bool advice, TextPage& page) {
     page.Wrapped("", plan);
   }
   if (advice) page.Wrapped("", HeldBackInWords(report));
+  page.Wrapped("", MissingSizesInWords(report));
   const std::vector<std::string> unanswered = UnansweredInWords(report);
   if (unanswered.empty()) return;
   page.Line();
@@ -172,7 +174,7 @@ void PrintTopOps(const Report& report, const TextOptions& options,
                     (op.other_thread ? " (other thread)" : ""));
     width = std::max(width, std::min<size_t>(Columns(names.back()), 56));
   }
-  // Times without nested ops; on a CPU with those, too.
+  // Prints times without nested ops; on a CPU, also times with them.
   const bool gpu = report.has_gpu;
   const std::string title = gpu ? "ops by GPU time" : "ops by self time";
   page.Line();
@@ -196,6 +198,7 @@ void PrintWholeRun(const Report& report, const TextOptions& options,
   const std::string text = ToText(report.whole_run, options);
   if (text.empty()) return;
   page.Line();
+  // Line() adds the last line end itself.
   page.Line(std::string_view(text).substr(0, text.size() - 1));
 }
 
@@ -215,10 +218,11 @@ void PrintMemoryPeaks(const Report& report, const TextOptions& options,
   }
 }
 
-// What the rules that fired nothing did, and where gains come from.
+// Prints what the rules without findings did, and where gains come from.
 void PrintRuleStates(const Report& report, TextPage& page) {
   page.Line();
   page.Wrapped("nothing found: ", Listed(RulesWithoutFinding(report)));
+  // One line per reason: without a GPU, dozens of rules share one.
   std::vector<std::pair<std::string, std::vector<std::string>>> skipped;
   for (const SkippedRule& rule : report.skipped) {
     auto same = std::ranges::find_if(
@@ -233,6 +237,7 @@ void PrintRuleStates(const Report& report, TextPage& page) {
     page.Wrapped("superseded: ", Listed(report.superseded));
   }
   if (report.replay.valid) {
+    // Only a part of a long recording is replayed.
     const bool part = report.replay.steps < report.steps.steady;
     page.Wrapped("", "Gains are predicted by replaying " +
                          (part ? Count(report.replay.steps, "consecutive step")
@@ -240,7 +245,7 @@ void PrintRuleStates(const Report& report, TextPage& page) {
                          ". Replayed without changes, the step is off by " +
                          Percent(std::abs(report.replay.no_edit_error)) + ".");
   } else if (!report.replay.why_not.empty()) {
-    // Of several ranks, those whose replay is valid have predictions.
+    // With several ranks, those whose replay is valid still have predictions.
     page.Wrapped(!report.ranks.rows.empty()
                      ? "Some ranks have upper bounds, not predictions: "
                      : "Gains are upper bounds, not predictions: ",
@@ -249,7 +254,8 @@ void PrintRuleStates(const Report& report, TextPage& page) {
 }
 
 // "24 rules skipped, 2 notes hidden; stepscope analyze --verbose shows why".
-// Most skipped rules are about GPUs or several ranks: no fault of the run.
+// They are only counted here, because most skipped rules are about GPUs or
+// several ranks, which is not a fault of the run.
 std::string HiddenText(const Report& report) {
   const int64_t skipped = static_cast<int64_t>(report.skipped.size());
   const int64_t notes = std::ranges::count_if(report.findings, IsNote);
@@ -283,6 +289,7 @@ std::string ToText(const Report& report, const TextOptions& options) {
   PrintTitle(report, page);
   for (const Loss& loss : report.losses) {
     std::string text = loss.detail.empty() ? loss.name : loss.detail;
+    // Nothing is wrong, for example if this machine has no GPU.
     if (loss.severity == Severity::kNote && !options.verbose) continue;
     page.Wrapped(page.Paint("missing: ", ""), text);
   }

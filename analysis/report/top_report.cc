@@ -27,7 +27,7 @@ std::string Fixed(double value, int decimals) {
 
 double Microseconds(int64_t ns) { return static_cast<double>(ns) / 1000; }
 
-// "12.3 us", "1.204 ms", "3.100 s": four digits or so, whatever the size.
+// "12.3 us", "1.204 ms", "3.100 s": about four digits for any size.
 std::string Time(int64_t ns) {
   const auto value = static_cast<double>(ns);
   if (value < 1e6) return Fixed(value / 1e3, 1) + " us";
@@ -35,8 +35,8 @@ std::string Time(int64_t ns) {
   return Fixed(value / 1e9, 3) + " s";
 }
 
-// GB/s, or empty where a row has no bytes or no time. A byte per nanosecond is
-// 1 GB/s.
+// The rate in GB/s; empty if a row has no bytes or no time. A byte per
+// nanosecond is 1 GB/s.
 std::string Rate(const TopRow& row) {
   if (row.bytes <= 0 || row.total_ns <= 0) return "";
   return Fixed(
@@ -59,7 +59,9 @@ std::vector<Column> Columns(const TopTable& table) {
       [](const TopRow& row) { return Time(row.self_ns); });
   Add(table, "share", columns,
       [](const TopRow& row) { return Fixed(row.share_frac * 100, 1) + " %"; });
-  if (table.name == "ops") {
+  // Total and self time differ only in these two tables, because only their
+  // rows nest.
+  if (table.name == "ops" || table.name == "ranges") {
     Add(table, "total", columns,
         [](const TopRow& row) { return Time(row.total_ns); });
   }
@@ -85,13 +87,14 @@ std::vector<Column> Columns(const TopTable& table) {
   return columns;
 }
 
-// `text` with its middle left out where it is longer than `width` columns.
+// Returns `text`, with its middle left out if it is longer than `width`
+// columns.
 std::string Shortened(const std::string& text, size_t width) {
   if (text.size() <= width) return text;
   const size_t tail = width / 3;
   size_t front = width - tail - 3;
   size_t back = text.size() - tail;
-  // Never inside a character of several bytes.
+  // Must not cut inside a character of several bytes.
   const auto inside = [&](size_t at) { return (text[at] & 0xC0) == 0x80; };
   while (front > 0 && inside(front)) --front;
   while (back < text.size() && inside(back)) ++back;
@@ -103,6 +106,7 @@ void AppendTable(const TopTable& table, int width, std::string& out) {
   std::vector<size_t> widths;
   size_t used = 0;
   for (const Column& column : columns) {
+    // Titles and cells are ASCII, so their bytes are columns.
     size_t widest = column.title.size();
     for (const std::string& cell : column.cells)
       widest = std::max(widest, cell.size());
@@ -111,12 +115,13 @@ void AppendTable(const TopTable& table, int width, std::string& out) {
   }
   const bool has_shapes = std::ranges::any_of(
       table.rows, [](const TopRow& row) { return !row.shape.empty(); });
-  // Shapes are long, and what such a table is printed for.
+  // Names with shapes get more room: shapes are long, and the table is printed
+  // to show them.
   const size_t least_name = has_shapes ? 72 : 24;
   const size_t room = std::max(width, 0) > static_cast<int>(used)
                           ? static_cast<size_t>(width) - used
                           : 0;
-  // The name stands last, so that a long one moves no other column.
+  // The name is the last column, so that a long one does not move the others.
   const size_t name_width = std::max(least_name, room);
   const auto line = [&](auto cell, const std::string& name) {
     for (size_t i = 0; i < columns.size(); ++i) {
@@ -147,9 +152,9 @@ void AppendTable(const TopTable& table, int width, std::string& out) {
   }
 }
 
-// Quotes as RFC 4180 asks. A spreadsheet computes what begins like a formula,
-// and a name may be anybody's; behind an apostrophe it is text (OWASP, "CSV
-// Injection").
+// Appends `text` with quotes as RFC 4180 requires. A spreadsheet would evaluate
+// a text that starts like a formula, and names are untrusted. An apostrophe in
+// front makes it a plain text (OWASP, "CSV Injection").
 void AppendCell(std::string text, std::string& out) {
   const bool is_formula =
       !text.empty() &&
@@ -179,6 +184,8 @@ std::string ToText(const std::vector<TopTable>& tables, int width) {
 }
 
 std::string ToCsv(const std::vector<TopTable>& tables) {
+  // All tables have the same columns, so that the file is one table to a
+  // spreadsheet.
   std::string out =
       "table,name,shape,calls,self_us,total_us,mean_us,min_us,max_us,share,"
       "device_self_us,device_total_us,bytes,fused_ops,code_file\n";

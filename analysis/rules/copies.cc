@@ -5,13 +5,19 @@
 // waiting. 1 MiB takes 0.2 ms at 4.4 GB/s, the rate measured for pageable
 // memory.
 #include <algorithm>
+#include <cstdint>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "context/noise.h"
 #include "context/rule.h"
+#include "device/gaps.h"
 #include "evidence/host_copies.h"
 #include "evidence/wait_sites.h"
+#include "ops/backward_nodes.h"
+#include "ops/intervals.h"
+#include "timeline/timeline.h"
 #include "words/quantities.h"
 
 namespace stepscope {
@@ -21,23 +27,23 @@ namespace {
 constexpr int64_t kStagedBytes = 64 << 10;
 constexpr int64_t kPageableBytes = 1 << 20;
 constexpr int64_t kDrainNs = 10'000;
-constexpr int64_t kSoonNs = 50'000;  // what waits for an event starts sooner
+constexpr int64_t kSoonNs = 50'000;  // work that awaits an event starts sooner
 constexpr double kMostSteps = 2.0 / 3;
 constexpr double kLoaderShare = 0.05;
-// Of the usual rate of the device's bus. Half is what a slot of half the lanes,
-// or of one generation less, reaches.
+// Share of the usual rate of the device's bus. Half of the rate is what a slot
+// with half the lanes, or of the previous PCIe generation, reaches.
 constexpr double kSlowBus = 0.5;
 
 std::string Rate(double gb_per_s) { return Number(gb_per_s) + " GB/s"; }
 
 std::string Uploads(double per_step) { return MeanCount(per_step, "upload"); }
 
-// `one` for a single upload per step, else `many`.
+// Returns `one` for a single upload per step, otherwise `many`.
 const char* VerbFor(double per_step, const char* one, const char* many) {
   return Uploads(per_step) == "1 upload" ? one : many;
 }
 
-// Adds the longest copies, at most 3.
+// Adds at most 3 examples, the longest copies.
 void AddExamples(const AnalysisContext& m, std::vector<const HostCopy*> copies,
                  Finding& finding) {
   const auto length = [&](const HostCopy* one) {
@@ -57,7 +63,7 @@ void AddExamples(const AnalysisContext& m, std::vector<const HostCopy*> copies,
   }
 }
 
-// What CheckPageable() says of one direction.
+// The texts of CheckPageable() for one direction.
 struct PageableTexts {
   Direction direction;
   Confidence confidence;
@@ -87,7 +93,7 @@ constexpr PageableTexts kUploadTexts = {
     .wrong_if = "the host must read or change the buffer right after the copy"};
 constexpr PageableTexts kDownloadTexts = {
     .direction = Direction::kToHost,
-    // When the host reads the result, no recording shows.
+    // No recording shows when the host reads the result.
     .confidence = Confidence::kHint,
     .wait = WaitKind::kToHost,
     .noun = "download",
@@ -106,8 +112,8 @@ constexpr PageableTexts kDownloadTexts = {
         "read; keep on the device what the host does not need",
     .wrong_if = "the host needs the result at once"};
 
-// No copy that passes the filter holds the host, and each takes `factor` times
-// as long.
+// Returns the edit after which no copy in the filter holds up the host, and
+// each such copy takes `factor` times as long.
 Edit FromPinned(const AnalysisContext& m, const std::vector<HostCopy>& copies,
                 const HostCopyFilter& filter, double factor, bool assumed) {
   Edit edit;
@@ -123,12 +129,36 @@ Edit FromPinned(const AnalysisContext& m, const std::vector<HostCopy>& copies,
   return edit;
 }
 
+// Returns for how long per step the GPU is idle while the program's own code
+// runs right after one of `downloads`, before the next op. Such code most
+// likely computes with what was downloaded, as NumPy would.
+double IdleAfterNs(const AnalysisContext& m,
+                   const std::vector<const HostCopy*>& downloads) {
+  std::vector<Span> pauses;
+  for (const HostCopy* one : downloads) {
+    const RowId call = m.trace.copies()[one->copy].call;
+    if (call == kNone) continue;
+    const RowId inner = m.trace.runtime_calls()[call].op;
+    if (inner == kNone) continue;
+    const Op& op = m.trace.ops()[OutermostOf(m.trace, inner)];
+    if (op.thread != m.steps.thread) continue;
+    const auto later = m.tree.of_thread(op.thread, {op.end_ns, INT64_MAX});
+    if (later.empty()) continue;
+    const int64_t next = m.trace.ops()[later.front()].begin_ns;
+    if (next - op.end_ns > kFrameworkGapNs) pauses.push_back({op.end_ns, next});
+  }
+  std::vector<Span> idle;
+  for (const Gap& gap : m.waits.idle) idle.push_back(gap.idle);
+  return static_cast<double>(Length(Intersect(Merge(pauses), Merge(idle)))) /
+         static_cast<double>(m.steps.steady.size());
+}
+
 Verdict CheckPageable(const AnalysisContext& m, const PageableTexts& texts) {
   const std::vector<HostCopy> copies = FindHostCopies(m, texts.direction);
   const auto memory_of = [&](const HostCopy& one) {
     return HostMemoryOf(m.trace.copies()[one.copy], texts.direction);
   };
-  // Some traces name host memory without saying whether it is pinned.
+  // Some traces report host memory without saying whether it is pinned.
   if (!copies.empty() && std::ranges::all_of(copies, [&](const HostCopy& one) {
         return memory_of(one) == MemoryKind::kHost;
       })) {
@@ -142,16 +172,24 @@ Verdict CheckPageable(const AnalysisContext& m, const PageableTexts& texts) {
     return Clean();
   }
   const HostCopySums sums = SumHostCopies(m, copies, filter);
-  // In GB/s, as bytes per ns.
+  // GB/s equals bytes per ns.
   const double rate = sums.bytes / std::max(sums.copy_ns, 1.0);
   const BusRate pinned = PinnedRate(m.trace, texts.direction);
   const double factor =
       pinned.gb_per_s > 0 ? std::min(1.0, rate / pinned.gb_per_s) : 1.0;
-  // What pinned memory saves: the time in which the host is blocked, and the
-  // faster part of the copies that nothing hides; but no more than the copies
-  // take, be it for the host or for the device.
-  const double bound = std::min(sums.held_ns + (1 - factor) * sums.exposed_ns,
-                                std::max(sums.held_ns, sums.exposed_ns));
+  // Pinned memory saves the time in which the host is blocked, and part of the
+  // time of copies that no kernel hides. It saves no more than the copies take,
+  // on the host or on the device.
+  double bound = std::min(sums.held_ns + (1 - factor) * sums.exposed_ns,
+                          std::max(sums.held_ns, sums.exposed_ns));
+  std::vector<const HostCopy*> copied;
+  for (const HostCopy& one : copies) {
+    if (one.steady && filter(one)) copied.push_back(&one);
+  }
+  const double after =
+      texts.direction == Direction::kToHost ? IdleAfterNs(m, copied) : 0;
+  const bool computes = after * 1e-6 >= MinReportableGainMs(m);
+  if (computes) bound += after;
   if (bound * 1e-6 < MinReportableGainMs(m)) return Clean();
 
   Finding finding;
@@ -175,17 +213,31 @@ Verdict CheckPageable(const AnalysisContext& m, const PageableTexts& texts) {
   finding.fix_cpp = texts.fix_cpp;
   finding.fix_python = texts.fix_python;
   finding.wrong_if = texts.wrong_if;
-
-  std::vector<const HostCopy*> copied;
-  for (const HostCopy& one : copies) {
-    if (one.steady && filter(one)) copied.push_back(&one);
+  if (computes) {
+    finding.confidence = Confidence::kStrong;
+    finding.evidence += " Right after it, the GPU is idle for another " +
+                        Milliseconds(after * 1e-6) +
+                        " while the program's own code runs, probably on what "
+                        "was downloaded.";
+    finding.assumption =
+        "at best: the device computes the result in no time, and downloading "
+        "it takes none; " +
+        finding.assumption;
+    finding.fix_cpp =
+        "compute the result on the device and download only that; " +
+        finding.fix_cpp;
+    finding.fix_python =
+        "compute the result on the device and download only that, as in "
+        "logits.argmax(1).cpu(), or every N steps; " +
+        finding.fix_python;
   }
   const WaitFilter waits = [&](const HostWait& wait) {
     return wait.kind == texts.wait && wait.copy != kNone &&
            filter({.copy = wait.copy});
   };
   Found found{.finding = std::move(finding), .bound_ns = bound};
-  // Whether the host can do without a result for a while, replay cannot tell.
+  // The replay cannot tell whether the host can do without a result for a
+  // while.
   if (texts.direction == Direction::kToDevice) {
     found.alternatives = {
         {FromPinned(m, copies, filter, factor, /*assumed=*/!pinned.measured)}};
@@ -203,11 +255,11 @@ Verdict CheckDownloads(const AnalysisContext& m) {
   return CheckPageable(m, kDownloadTexts);
 }
 
-// The large copies between pinned memory and the device in steady steps.
+// Large copies between pinned memory and the device, in steady steps.
 struct PinnedCopies {
   std::vector<const HostCopy*> copies = {};
   double count = 0, bytes = 0, ns = 0;  // per steady step
-  double exposed_ns = 0;  // time in which such copies run, and no kernel does
+  double exposed_ns = 0;  // time in which such a copy but no kernel runs
 };
 
 PinnedCopies LargePinnedCopies(const AnalysisContext& m,
@@ -247,24 +299,26 @@ Verdict CheckSlowBus(const AnalysisContext& m) {
   const PinnedCopies pinned = LargePinnedCopies(m, both);
   if (pinned.copies.empty()) return Clean();
   const double rate = pinned.bytes / std::max(pinned.ns, 1.0);
+  // Copies hidden by kernels gain nothing. The rest becomes shorter as the rate
+  // grows.
   const double bound = (1 - rate / usual) * pinned.exposed_ns;
   if (rate >= kSlowBus * usual || bound * 1e-6 < MinReportableGainMs(m)) {
     return Clean();
   }
   Finding finding;
   finding.confidence = Confidence::kHint;
-  finding.evidence = MeanCount(pinned.count, "copy", "copies") +
-                     " per step between pinned memory and the device, " +
-                     Bytes(pinned.bytes) + " in " +
-                     Milliseconds(pinned.ns * 1e-6) + ", run at " + Rate(rate) +
-                     "; the bus of such a device carries about " + Rate(usual) +
-                     ". No kernel runs beside them for " +
-                     Milliseconds(pinned.exposed_ns * 1e-6) + " of the " +
-                     Milliseconds(m.stats.mean_ms) + " step.";
+  finding.evidence =
+      MeanCount(pinned.count, "copy", "copies") +
+      " per step between pinned memory and the device, " + Bytes(pinned.bytes) +
+      " in " + Milliseconds(pinned.ns * 1e-6) + ", run at " + Rate(rate) +
+      "; the bus of this device usually carries about " + Rate(usual) +
+      ". For " + Milliseconds(pinned.exposed_ns * 1e-6) + " of the " +
+      Milliseconds(m.stats.mean_ms) + " step, no kernel runs at the same time.";
   AddExamples(m, pinned.copies, finding);
   finding.assumption = "at best: the bus reaches its usual rate";
   finding.fix_cpp = finding.fix_python =
-      "see which limits the bus: nvidia-smi --query-gpu=pcie.link.gen.current,"
+      "find out what limits the bus: nvidia-smi "
+      "--query-gpu=pcie.link.gen.current,"
       "pcie.link.width.current --format=csv under load (lanes), nvidia-smi "
       "topo -m with numactl --cpunodebind=N --membind=N (memory of the other "
       "socket), copies of other devices behind the same switch; or copy less: "
@@ -275,8 +329,8 @@ Verdict CheckSlowBus(const AnalysisContext& m) {
   return FireBound(std::move(finding), bound);
 }
 
-// Blocking uploads that wait for work queued before them. Even a few bytes cost
-// as much as the queue is long.
+// Blocking uploads that wait for work queued before them. Even an upload of a
+// few bytes waits until the queue is empty.
 struct QueueWaits {
   WaitFilter filter = [](const HostWait& wait) {
     return wait.kind == WaitKind::kToDevice && wait.queued_ns >= kDrainNs;
@@ -285,8 +339,8 @@ struct QueueWaits {
   bool fires = false;
 };
 
-// True if a copy starts later than it was issued, when the kernels before it
-// have ended, and a kernel that was launched before its end starts behind it.
+// True if the copy starts well after it was issued, and a kernel that was
+// launched before the copy's end starts only when the copy ends.
 bool WaitsAndIsAwaited(const AnalysisContext& m, RowId row) {
   const Copy& copy = m.trace.copies()[row];
   if (copy.call == kNone ||
@@ -301,9 +355,9 @@ bool WaitsAndIsAwaited(const AnalysisContext& m, RowId row) {
          m.trace.runtime_calls()[next->call].end_ns < copy.end_ns;
 }
 
-// Asynchronous uploads that kernels wait for, although the host does not: on
-// the compute stream; or on a stream of their own, which waits for the step
-// before, so that nothing overlaps.
+// True for an asynchronous upload that runs on a stream of its own but overlaps
+// with nothing: its stream waits for the previous step, and kernels wait for
+// the copy.
 bool IsApart(const AnalysisContext& m, const HostCopy& upload) {
   return upload.wait == SIZE_MAX && !upload.on_compute_stream &&
          WaitsAndIsAwaited(m, upload.copy);
@@ -344,7 +398,7 @@ Verdict CheckBlocking(const AnalysisContext& m) {
       m, uploads, [&](const HostCopy& one) { return IsExposed(m, one); });
   exposed.sums_apart = SumHostCopies(
       m, uploads, [&](const HostCopy& one) { return IsApart(m, one); });
-  // A copy can only hide behind kernels, so no more of it than kernels take.
+  // A copy can only hide behind kernels, so count no more than kernels take.
   exposed.hideable_ns = std::min(exposed.sums.exposed_ns, KernelNsPerStep(m));
   exposed.fires = exposed.hideable_ns * 1e-6 >= MinReportableGainMs(m);
   if (!queue_waits.fires && !exposed.fires) return Clean();
@@ -387,13 +441,14 @@ Verdict CheckBlocking(const AnalysisContext& m) {
         VerbFor(exposed.sums.count, "runs", "run") +
         (exposed.mostly_apart()
              ? " on another stream, but no kernel runs meanwhile: the copies "
-               "wait for the step before, and the next step for them."
+               "wait for the previous step, and the next step waits for the "
+               "copies."
              : " on the compute stream, which keeps the kernels waiting.");
     const char* cpp =
         exposed.mostly_apart()
             ? "start the copy of the next batch before this step is launched, "
               "and let its stream wait for nothing; recordStream() keeps the "
-              "memory of the batch before"
+              "previous batch's memory alive"
             : "copy the next batch on a separate stream "
               "(c10::cuda::CUDAStreamGuard), let the compute stream wait for "
               "an event, and call recordStream() on the tensor's storage";
@@ -401,7 +456,7 @@ Verdict CheckBlocking(const AnalysisContext& m) {
         exposed.mostly_apart()
             ? "start the copy of the next batch before this step is launched, "
               "without side.wait_stream(compute) in front of it; "
-              "record_stream() keeps the memory of the batch before"
+              "record_stream() keeps the previous batch's memory alive"
             : "copy the next batch under torch.cuda.stream(side), then call "
               "wait_stream(side) and record_stream()";
     finding.fix_cpp += (finding.fix_cpp.empty() ? "" : "; ") + std::string(cpp);
@@ -420,6 +475,8 @@ Verdict CheckBlocking(const AnalysisContext& m) {
                           (exposed.fires ? exposed.hideable_ns : 0)};
   DescribeWaits(m, queue_waits.filter, found);
   if (!queue_waits.fires) {
+    // DescribeWaits() named places where the host waits, but this finding is
+    // about the copies themselves.
     found.finding.examples = std::move(examples);
     found.finding.where.clear();
   }
@@ -439,9 +496,10 @@ constexpr Rule kRules[] = {
      .detect = "uploads of at least 64 KiB from pageable memory add up to at "
                "least 1 MiB per step in two thirds of the steps, and pinning "
                "saves at least 1 % of the step",
-     .avoid = "uploads are smaller, because the driver stages those; they lie "
-              "in the first step or outside steps; or the trace does not "
-              "distinguish pinned from pageable memory",
+     .avoid =
+         "uploads are smaller (the driver stages these without waiting); "
+         "they lie in the first step or outside steps; or the trace does not "
+         "distinguish pinned from pageable memory",
      .fix_cpp = "collate into pinned memory, then call .to(device, dtype, "
                 "/*non_blocking=*/true)",
      .fix_python = "use DataLoader(pin_memory=True) and .to(device, "
@@ -495,8 +553,8 @@ constexpr Rule kRules[] = {
                   "pytorch-model-performance-analysis-and-optimization-"
                   "10c3c5822869",
      .detect = "blocking uploads of any size wait for queued work, or "
-               "asynchronous uploads run on the compute stream, or on one of "
-               "their own where no kernel runs beside them, and their removal "
+               "asynchronous uploads run on the compute stream, or on a stream "
+               "of their own while no kernel runs, and their removal "
                "saves at least 1 % of the step",
      .avoid = "nothing is queued before the uploads, or they overlap with "
               "kernels",

@@ -1,7 +1,7 @@
 // Does the training thread make batches itself while the step waits, and does
-// it choose their samples by going over all of them? Sources: PyTorch
-// Performance Tuning Guide, "Enable asynchronous data loading and
-// augmentation"; the ResNet-18 case study, step 1.
+// it draw their samples by going over all samples? Sources: PyTorch Performance
+// Tuning Guide, "Enable asynchronous data loading and augmentation"; the
+// ResNet-18 case study, step 1.
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
@@ -29,17 +29,17 @@ namespace stepscope {
 namespace data_loading_rules {
 namespace {
 
-// A batch that takes less comes from memory, and a worker would not help.
+// A batch that takes less time comes from memory, so a worker would not help.
 constexpr double kInMemoryBatchNs = 200'000;
 constexpr double kMostSteps = 2.0 / 3;
-constexpr double kFetchNs = 50'000;   // to take a batch from a worker
+constexpr double kFetchNs = 50'000;   // taking a batch from a worker
 constexpr int64_t kManySamples = 16;  // one by one
-// Of a sample, as recorded, if only an op or two make it; reading or decoding
-// one takes longer.
+// The most time per sample, as recorded, if only one or two ops make it.
+// Reading or decoding a sample takes longer.
 constexpr int64_t kMakingNs = 20'000;
-// The gain would not fit the evidence. Our own choice.
+// Beyond this factor the gain would not fit the evidence. Our own choice.
 constexpr double kMuchMore = 1.2;
-constexpr int64_t kManyPerSample = 100;  // weights, for each that is drawn
+constexpr int64_t kManyPerSample = 100;  // weights per drawn sample
 constexpr char kDrawnAhead[] = "samples drawn ahead";
 
 bool IsWorthAWorker(const AnalysisContext& m, const Collation& made) {
@@ -47,15 +47,15 @@ bool IsWorthAWorker(const AnalysisContext& m, const Collation& made) {
          made.idle_ns * 1e-6 >= MinReportableGainMs(m);
 }
 
-// False if the intra-op threads are known to have all cores.
+// False if the intra-op threads are known to use all cores.
 bool HasFreeCore(const AnalysisContext& m) {
   const int cores = CoresForLoading(m);
   return m.has_gpu || cores <= 0 || m.replay.program().threads < cores;
 }
 
-// The trace shows no loader, but the training thread collates batches, or
-// prepares them by other ops before the model: a loop that reads its dataset
-// itself looks like this.
+// Checks a run without loader ranges, whose training thread collates batches,
+// or prepares them with other ops before the model. A loop that reads its
+// dataset itself looks like this.
 Verdict CheckCollation(const AnalysisContext& m) {
   Collation collation = FindCollation(m);
   const bool collates = IsWorthAWorker(m, collation);
@@ -64,7 +64,8 @@ Verdict CheckCollation(const AnalysisContext& m) {
   if (!collates && !IsWorthAWorker(m, collation)) return Skip(kNoLoader);
   const double step = m.step_ns();
   Finding finding;
-  // That ops need nothing of the model does not show what they are for.
+  // Ops that need nothing from the model need not be for a batch, so only a
+  // hint.
   finding.confidence = collates ? Confidence::kStrong : Confidence::kHint;
   Edit edit;
   for (const Span& batch : collation.spans) {
@@ -96,7 +97,7 @@ Verdict CheckCollation(const AnalysisContext& m) {
   const int cores = CoresForLoading(m);
   double bound_ns = collation.idle_ns;
   if (cores <= 0 && !m.has_gpu) {
-    // The one worker that surely has a core makes a batch in no less time.
+    // Only one worker surely has a core, and it makes a batch in the same time.
     bound_ns = std::min(bound_ns, rest);
     finding.confidence = Confidence::kHint;
     finding.assumption =
@@ -110,9 +111,16 @@ Verdict CheckCollation(const AnalysisContext& m) {
   const Wording fix = LoaderFix(m, {.workers = count});
   finding.fix_cpp = fix.fix_cpp;
   finding.fix_python = fix.fix_python;
-  // Replay of a CPU-only run cannot shorten a span of a thread.
+  if (!collates) {
+    constexpr char kOnce[] =
+        "; what is the same in each step, such as the matrix of a graph, can "
+        "be made once, before the loop";
+    finding.fix_cpp += kOnce;
+    finding.fix_python += kOnce;
+  }
+  // The replay of a CPU-only run cannot shorten an arbitrary span of a thread.
   if (!m.has_gpu) {
-    // Ops on whole batches may keep all cores busy, as the model does.
+    // Ops on whole batches may keep all cores busy, just as the model does.
     const bool shows_little = !collates && cores <= 0;
     return Fire(Found{.finding = std::move(finding),
                       .bound_ns = bound_ns,
@@ -122,8 +130,9 @@ Verdict CheckCollation(const AnalysisContext& m) {
   return Fire(std::move(finding), std::move(edit), collation.idle_ns);
 }
 
-// The time per step to load the first batches of validation passes. No worker
-// can prepare these, because the pass creates its workers when it begins.
+// Returns the time per step for loading the first batches of validation passes.
+// Workers cannot prepare these batches, because each pass creates its workers
+// only when it begins.
 double OpeningNs(const AnalysisContext& m) {
   double ns = 0;
   for (RowId row : OpeningLoads(m.trace, m.steps.thread)) {
@@ -148,15 +157,15 @@ std::string SharedCores(const AnalysisContext& m, int cores, const Edit& edit) {
          Count(threads, "intra-op thread") + " share the cores";
 }
 
-// What the ops of an in-process loader do.
+// How an in-process loader takes its samples.
 struct Picks {
-  // From tensors in memory, or from Python numbers, for each tensor of a
-  // batch: 1 if all samples are picked at once. 0 if the ops do anything else
-  // but stack what they pick.
+  // Picks per tensor of a batch, from tensors in memory or from Python numbers:
+  // 1 if all samples are picked at once. 0 if ops do more than pick samples and
+  // stack them.
   int64_t count = 0;
   bool from_numbers = false;
-  // Nearly nothing else is done: ops take most of the loader's time, or each
-  // sample little.
+  // True if the loader does almost nothing else: ops take most of its time, or
+  // each sample takes little time.
   bool only = false;
 };
 Picks PicksFromMemory(const AnalysisContext& m) {
@@ -176,7 +185,7 @@ Picks PicksFromMemory(const AnalysisContext& m) {
     picks += indexes || name == "select";
     tensors += indexes || name == "stack";
     lists += name == "lift_fresh";
-    // What these call, and the sampler's shuffling.
+    // Allow the ops that these call, and those of the sampler's shuffling.
     if (!indexes && name != "stack" && !m.tree.traits(row).bookkeeping &&
         !IsAnyOf(name, {"cat", "copy", "randperm", "random", "item",
                         "_local_scalar_dense", "scalar_tensor"})) {
@@ -184,7 +193,7 @@ Picks PicksFromMemory(const AnalysisContext& m) {
     }
   }
   if (tensors == 0) return {};
-  // torch.tensor() of a list: the indices of a batch, or its values.
+  // torch.tensor() of a list makes the indices of a batch, or its values.
   const bool from_numbers = lists > tensors;
   const int64_t made = from_numbers ? picks + lists : picks;
   if (made == 0) return {};
@@ -194,9 +203,9 @@ Picks PicksFromMemory(const AnalysisContext& m) {
                   (from_numbers && loads_ns < kMakingNs * made)};
 }
 
-// What the loader takes on the training thread of a CPU run, per step: as
-// recorded, and at most without the recorder, which adds most where ops are
-// small and many.
+// Time per step that the loader takes on the training thread of a CPU-only run:
+// as recorded, and the most it can be without the recorder, which adds most if
+// ops are many and small.
 struct LoaderTime {
   double recorded_ns = 0, most_ns = 0;
 };
@@ -212,7 +221,7 @@ LoaderTime MeasureLoader(const AnalysisContext& m) {
   return {ns / steps, LargestUnrecordedNs(m, ns / steps, events / steps)};
 }
 
-// No worker is needed for samples that are there.
+// Reports samples that are already in memory, for which no worker is needed.
 Verdict FireFromMemory(Finding finding, const Picks& picks, double bound_ns) {
   finding.confidence = Confidence::kStrong;
   finding.evidence +=
@@ -222,12 +231,14 @@ Verdict FireFromMemory(Finding finding, const Picks& picks, double bound_ns) {
       ", and stacks them.";
   finding.assumption = "at best: indexing the tensors once takes no time";
   constexpr char kPython[] =
-      "take a whole batch by one index: DataLoader(dataset, batch_size=None, "
-      "sampler=BatchSampler(RandomSampler(dataset), batch_size, drop_last)), "
+      "take a whole batch with one indexing operation: DataLoader(dataset, "
+      "batch_size=None, sampler=BatchSampler(RandomSampler(dataset), "
+      "batch_size, drop_last)), "
       "or a loop over torch.randperm(n).split(batch_size)";
   constexpr char kCpp[] =
-      "take a whole batch by one index: override get_batch() of a "
-      "torch::data::datasets::BatchDataset with data.index_select(0, indices)";
+      "take a whole batch with one indexing operation: override get_batch() "
+      "of a torch::data::datasets::BatchDataset with data.index_select(0, "
+      "indices)";
   const std::string first =
       picks.from_numbers
           ? "make tensors of all samples once, before training; then "
@@ -285,7 +296,7 @@ Verdict CheckSyncDataLoading(const AnalysisContext& m) {
     const LoaderTime loader = MeasureLoader(m);
     largest = std::max(largest, loader.most_ns);
     if (loader.recorded_ns >= kMuchMore * data) {
-      finding.evidence += " With what recording adds, it takes " +
+      finding.evidence += " Including the cost of recording, it takes " +
                           Milliseconds(loader.recorded_ns * 1e-6) + ".";
     }
   }
@@ -295,7 +306,7 @@ Verdict CheckSyncDataLoading(const AnalysisContext& m) {
     return FireFromMemory(std::move(finding), picks, largest);
   }
 
-  // On a CPU a worker gains nothing unless a core is free.
+  // On a CPU, a worker gains something only if a core is free.
   const bool cores_unknown = cores <= 0 && !m.has_gpu;
   if (cores_unknown) {
     finding.confidence = Confidence::kHint;
@@ -307,7 +318,7 @@ Verdict CheckSyncDataLoading(const AnalysisContext& m) {
               .bound_ns = movable,
               .worth = kWorthAWorker,
               .needs_replay = true,
-              // A worker would copy what is in memory once more.
+              // A worker would make another copy of data that is in memory.
               .at_most = picks.count == 1 ? FindingSeverity::kLow
                                           : FindingSeverity::kCritical};
   for (Alternative& alternative : found.alternatives) {
@@ -334,16 +345,17 @@ Verdict CheckSyncDataLoading(const AnalysisContext& m) {
   return Fire(std::move(found));
 }
 
-// A draw from weights that are summed up for it.
+// A call of aten::multinomial, which sums up all weights before it draws.
 struct Draw {
   size_t step = 0;
   RowId row = kNone;
   int64_t weights = 0, drawn = 0;
-  int64_t rows = 1;              // the same weights, once for each
-  std::vector<RowId> made = {};  // ops that make the weights from as many
+  int64_t rows = 1;              // number of rows with the same weights
+  std::vector<RowId> made = {};  // ops on as many numbers, before the draw
 };
 
-// Ops in front of the draw that go over as many numbers: powers, their sum.
+// Returns the ops before the draw that go over as many numbers as there are
+// weights, such as powers and their sum.
 std::vector<RowId> MakersOf(const AnalysisContext& m, const ForwardStep& step,
                             RowId draw, int64_t weights) {
   std::vector<RowId> made;
@@ -358,8 +370,8 @@ std::vector<RowId> MakersOf(const AnalysisContext& m, const ForwardStep& step,
   return made;
 }
 
-// True if a product or a softmax makes as many numbers before the draw: words
-// of a model of language, moves of a policy.
+// True if a product or a softmax before the draw makes as many numbers. The
+// weights are then words of a language model, or actions of a policy.
 bool ComeFromModel(const AnalysisContext& m, const ForwardStep& step,
                    RowId draw, int64_t weights) {
   for (RowId row : step.ops) {
@@ -374,8 +386,8 @@ bool ComeFromModel(const AnalysisContext& m, const ForwardStep& step,
   return false;
 }
 
-// True if the rows that are drawn from are one, expanded. A policy and a model
-// of language have weights for each.
+// True if the weights are a single row that was expanded to several. A policy
+// or a language model has different weights in each row.
 bool AreOneRow(const AnalysisContext& m, const ForwardStep& step, RowId draw,
                int64_t rows, int64_t weights) {
   for (RowId row : step.ops) {
@@ -490,7 +502,8 @@ constexpr Rule kRules[] = {
      .avoid = "the GPU is busy during loading, the batches come from memory "
               "(ops that only choose samples from tensors do not count), or no "
               "core is free for a worker. On a CPU with an unknown number of "
-              "cores, other ops before the model are low",
+              "cores, findings about other ops before the model have low "
+              "severity",
      .fix_cpp = "torch::data::DataLoaderOptions().workers(N).max_jobs(2 * N)",
      .fix_python = "DataLoader(..., num_workers=N, persistent_workers=True, "
                    "pin_memory=True)",

@@ -21,8 +21,8 @@ namespace {
 
 constexpr double kBadTimes = 0.001;  // of the records
 constexpr double kUnmatched = 0.01;  // of the GPU's activities
-// An estimated cost may be twice too large. It is reported from the share on
-// from which half of it would still matter.
+// An estimated cost may be twice too large. It is reported only if half of it
+// would still matter.
 constexpr double kDistortedByEstimate = 0.10;
 constexpr double kDistorted = 0.05, kVeryDistorted = 0.15;
 constexpr size_t kWaitsToLeaveOneOut = 4;
@@ -39,15 +39,17 @@ Finding StatusFinding(FindingStatus status, Confidence confidence) {
   return finding;
 }
 
-// Events of a collector that did not run are not lost: the trace does not claim
-// to contain them. It is an error only if no collector could run.
+// True if a collector did not run. Its events are not lost, because the trace
+// does not claim to contain them. It is an error only if no collector could
+// run.
 bool CollectorDidNotRun(const Loss& loss) {
   return loss.severity != Severity::kError &&
          (loss.name.find("unavailable") != std::string::npos ||
           loss.name.find("not-started") != std::string::npos);
 }
 
-// Counts the rows that end before they begin, and adds up all rows.
+// Returns how many rows end before they begin. Adds the number of all rows to
+// `rows`.
 int64_t BadTimes(const Trace& trace, int64_t& rows) {
   int64_t bad = 0;
   const auto count = [&](const auto& table) {
@@ -62,7 +64,8 @@ int64_t BadTimes(const Trace& trace, int64_t& rows) {
   return bad;
 }
 
-// What makes recording cheaper: the options that are on, or else `other`.
+// Names what makes recording cheaper: turning off the options that are on, or
+// else `other`.
 std::string RecordLess(const AnalysisContext& m, const std::string& other) {
   std::vector<std::string> on;
   if (!m.trace.python_frames().empty()) on.push_back("with_stack");
@@ -98,7 +101,7 @@ Verdict CheckCaptureIncomplete(const AnalysisContext& m) {
     add(errors, Count(bad, "record") + " of " + std::to_string(rows) +
                     " have impossible times.");
   }
-  // Work that was launched before the recording began has no launch to show.
+  // Work that was launched before the recording began has no recorded launch.
   int64_t unmatched = m.ledger ? m.ledger->unmatched : 0;
   if (unmatched > 0) {
     unmatched -= ActivitiesLaunchedBefore(trace, m.ledger->device,
@@ -121,6 +124,8 @@ Verdict CheckCaptureIncomplete(const AnalysisContext& m) {
                     "), whose work is not in the trace, so computing time "
                     "here is host time only.");
   } else if (!m.has_gpu && (launches || !trace.runtime_calls().empty())) {
+    // A launch gives work to the device. Other calls may only query its
+    // properties.
     add(launches ? errors : warnings,
         "The host called the GPU (" +
             Count(static_cast<int64_t>(trace.runtime_calls().size()), "call") +
@@ -182,8 +187,8 @@ Verdict CheckObserverLive(const AnalysisContext& m) {
                           static_cast<double>(m.steps.windows.size());
     distortion = std::min(distortion, events * kMostNsPerEvent / wait);
   }
-  // Two medians of noisy steps differ by chance. With enough wait steps, one
-  // slow step among them does not count as noise.
+  // The medians of noisy steps differ by chance. If there are enough wait
+  // steps, a single slow one must not count as noise.
   std::vector<double> strays;
   strays.reserve(recorded.size());
   for (int64_t ns : recorded) {
@@ -208,7 +213,8 @@ Verdict CheckObserverLive(const AnalysisContext& m) {
                      " of the steps before them, with recording off.";
   if (delay > 0) {
     finding.evidence += " For " + Milliseconds(delay * 1e-6) +
-                        " of that, other threads had its core.";
+                        " of that, other threads occupied the training "
+                        "thread's core.";
   }
   if (profiler_ns > 0) {
     finding.evidence += " Recording ops accounts for " +
@@ -222,14 +228,14 @@ Verdict CheckObserverLive(const AnalysisContext& m) {
   return Fire(std::move(finding));
 }
 
-// A recorder that did not time the step without itself: what it costs is
-// estimated from the recording. On a run with a GPU, that is the time in which
-// the GPU is idle because the host records.
+// For a recorder that did not time steps without recording. The cost is
+// estimated from the recording. On a run with a GPU, the cost is the time in
+// which the GPU is idle because the host records.
 Verdict CheckObserverEstimate(const AnalysisContext& m) {
   const double without = m.stats.unprofiled_ms;
   const double cost = m.stats.mean_ms - without;
   if (without <= 0 || cost <= kDistortedByEstimate * without) return Clean();
-  // Only replay of a CPU-only run takes the cost out of the step.
+  // Only on a CPU-only run does the replay take the cost out of the step.
   const bool distrusted = !m.has_gpu && IsTooDistorted(m.stats);
   Finding finding = StatusFinding(
       distrusted ? FindingStatus::kError : FindingStatus::kWarning,
@@ -263,6 +269,7 @@ Verdict CheckObserverEffect(const AnalysisContext& m) {
   const RecordingLoad load = MeasureRecordingLoad(m);
   const double overhead = load.overhead_ns;
   const bool dense =
+      // If the device sets the pace, recording on the host delays nothing.
       load.host_sets_pace && load.events * kNsPerOpOffline > load.host_ns;
   if (overhead <= kOverheadOffline * step && !dense) return Clean();
   Finding finding = StatusFinding(FindingStatus::kWarning, Confidence::kHint);

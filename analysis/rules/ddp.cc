@@ -22,11 +22,11 @@ namespace {
 
 constexpr double kMostSteps = 2.0 / 3;
 constexpr double kTooManyBytes = 1.5;  // of the gradients, per optimizer step
-// Passes of one model reduce the same bytes, except for this share.
+// Passes of the same model reduce equal bytes, up to this share.
 constexpr double kSamePass = 0.1;
 constexpr double kLateIssue = 0.5;  // of the backward pass
-// Where sizes are unknown, two buckets do not show that the first one could
-// have been full earlier.
+// If sizes are unknown, two buckets are too few to show that the first bucket
+// could have been full earlier.
 constexpr size_t kBucketsOfUnknownSize = 3;
 
 // The backward passes of one optimizer step.
@@ -43,8 +43,9 @@ std::vector<Update> UpdatesOf(const std::vector<GradientPass>& passes) {
   return updates;
 }
 
-// True if several passes each reduce the gradients of the same model. Passes of
-// different sizes belong to different models, which all need their reduction.
+// True if each of several passes reduces the gradients of the same model.
+// Passes of different sizes belong to different models, which all need their
+// reduction.
 bool ReducesEachPass(const Update& update) {
   if (update.size() < 2) return false;
   const auto size_of = [](const GradientPass& pass) {
@@ -60,8 +61,8 @@ bool ReducesEachPass(const Update& update) {
   return sum >= kTooManyBytes * most && least >= (1 - kSamePass) * most;
 }
 
-// Such runs reduce in every pass on purpose: a rank has no memory for whole
-// gradients, or is a stage of a pipeline.
+// True for runs that reduce in every pass on purpose, because a rank has no
+// memory for whole gradients, or is a stage of a pipeline.
 bool ShardsParameters(const AnalysisContext& m) {
   return std::ranges::any_of(m.collectives, [](const Collective& one) {
     return one.kind == CollectiveKind::kReduceScatter ||
@@ -69,12 +70,12 @@ bool ShardsParameters(const AnalysisContext& m) {
   });
 }
 
-// The most that needless reductions cost a CPU-only run besides their exposed
-// time, in ns over all steps. They copy gradients into buckets and out again,
-// and they slow other ops down: those that run beside them to half their pace
-// (the reduction's threads share the cores), and, where other ranks of this
-// host reduce at that time, any op, which shows in the time above its fastest
-// call.
+// Returns the most that needless reductions cost a CPU-only run besides their
+// exposed time, in ns over all steps. Reductions copy gradients into buckets
+// and back. They also slow other ops down. Ops that run at the same time lose
+// half their pace, because the reduction's threads share the cores. If other
+// ranks of this host reduce, any op may be slower than its fastest call
+// (SlowedNs()).
 double BesideReductionsNs(const AnalysisContext& m,
                           const std::vector<Collective>& needless,
                           double needless_frac) {
@@ -95,6 +96,24 @@ double BesideReductionsNs(const AnalysisContext& m,
   return std::max(0.0, slowed) + needless_frac * copying * steps;
 }
 
+// Returns DDP's copies between gradients and buckets that begin in one of the
+// backward passes.
+std::vector<HostSpan> BucketCopiesIn(const AnalysisContext& m,
+                                     std::vector<Span> passes) {
+  std::vector<HostSpan> copies;
+  const std::vector<Span> merged = Merge(std::move(passes));
+  for (const char* part :
+       {"ddp.reducer::copy_bucket_to_grad", "distributed::reducer::mul_out"}) {
+    for (const HostSpan& one : SpansNamed(m, part)) {
+      if (Covers(merged, one.span.begin_ns)) copies.push_back(one);
+    }
+  }
+  // LaunchedIn() needs them in time order.
+  std::ranges::stable_sort(
+      copies, {}, [](const HostSpan& one) { return one.span.begin_ns; });
+  return copies;
+}
+
 Verdict CheckNoSync(const AnalysisContext& m) {
   if (m.trace.run().world_size == 1) return Clean();
   if (m.collectives.empty()) return AnswerWithoutCollectives(m);
@@ -106,12 +125,18 @@ Verdict CheckNoSync(const AnalysisContext& m) {
   double exposed = 0, issued = 0;
   Edit edit;
   std::set<size_t> needless;
+  std::vector<Span> left_out;  // passes that need not reduce
   std::vector<Collective> dropped;
   for (const Update& update : updates) {
     if (!ReducesEachPass(update)) continue;
     ++fires;
     accumulated = std::max(accumulated, update.size());
+    // The reduction of the last pass is needed, because the sums are then
+    // complete.
     for (size_t p = 0; p + 1 < update.size(); ++p) {
+      // DDP copies gradients back after the last node.
+      left_out.push_back(
+          {update[p]->backward.begin_ns, update[p + 1]->backward.begin_ns});
       for (size_t i : update[p]->collectives) {
         const Collective& one = m.collectives[i];
         needless.insert(i);
@@ -125,6 +150,12 @@ Verdict CheckNoSync(const AnalysisContext& m) {
     }
   }
   if (fires == 0 || fires < kMostSteps * updates.size()) return Clean();
+  // Without reducing, nothing fills buckets either.
+  const std::vector<HostSpan> copies = BucketCopiesIn(m, left_out);
+  const std::vector<ActivityRef> copied = LaunchedIn(m, copies);
+  const double copying =
+      m.has_gpu ? HostNsPerStep(m, copies) + DeviceNsPerStep(m, copied) : 0;
+  if (copying > 0) edit = Combine(edit, Without(copies, copied));
   const auto steps = static_cast<double>(m.steps.steady.size());
   exposed /= steps;
   issued /= steps;
@@ -144,7 +175,10 @@ Verdict CheckNoSync(const AnalysisContext& m) {
             "all-reduce") +
       " per step could be left out: " + Milliseconds(exposed * 1e-6) +
       " of their time is exposed, and issuing them takes " +
-      Milliseconds(issued * 1e-6) + " of host time.";
+      Milliseconds(issued * 1e-6) + " of host time." +
+      (copying > 0 ? " Copies into and out of buckets take another " +
+                         Milliseconds(copying * 1e-6) + "."
+                   : "");
   Illustrate(
       m,
       [&](const Collective& one) {
@@ -156,10 +190,10 @@ Verdict CheckNoSync(const AnalysisContext& m) {
       "only the last backward pass of an optimizer step reduces gradients";
   if (beside > 0) {
     finding.assumption +=
-        "; at best, ops then run undisturbed: those beside a collective twice "
-        "as fast, all others at the fastest recorded rate (" +
-        Milliseconds(beside * 1e-6) +
-        " of the gain, with the time to fill buckets)";
+        "; at best, ops then run undisturbed: those that run during a "
+        "collective become twice as fast, all others as fast as their fastest "
+        "recorded call (this and filling buckets is " +
+        Milliseconds(beside * 1e-6) + " of the gain)";
   }
   finding.fix_cpp =
       "call ProcessGroup::allreduce only after the last backward pass before "
@@ -167,11 +201,12 @@ Verdict CheckNoSync(const AnalysisContext& m) {
   finding.fix_python =
       "with model.no_sync(): loss.backward()  # in all passes but the last";
   finding.wrong_if = "the passes belong to different models";
-  return Fire(std::move(finding), std::move(edit), exposed + issued + beside);
+  return Fire(std::move(finding), std::move(edit),
+              exposed + issued + beside + copying);
 }
 
-// When the first half of the pass's parameters had their gradients. Counts
-// parameters, not bytes.
+// Returns when the first half of the pass's parameters had their gradients.
+// Counts parameters, not bytes.
 int64_t HalfReadyNs(const AnalysisContext& m, const GradientPass& pass) {
   const size_t half = pass.parameters.size() / 2;
   return m.trace.ops()[pass.parameters[half]].end_ns;
@@ -180,7 +215,7 @@ int64_t HalfReadyNs(const AnalysisContext& m, const GradientPass& pass) {
 bool IssuesLate(const AnalysisContext& m, const GradientPass& pass) {
   if (pass.collectives.size() < 2 || pass.parameters.size() < 2) return false;
   const Collective& first = m.collectives[pass.collectives[0]];
-  // A first bucket that holds most of the gradients cannot be full earlier.
+  // A first bucket that holds most of the gradients cannot be full any earlier.
   if (pass.sizes_known ? first.bytes > kLateIssue * pass.bytes
                        : pass.collectives.size() < kBucketsOfUnknownSize) {
     return false;
@@ -264,7 +299,7 @@ Verdict CheckUnusedSearch(const AnalysisContext& m) {
   finding.wrong_if =
       "some parameters get no gradient in some steps, so the search is needed "
       "(static_graph=True works if they are the same in every step)";
-  // Replay cannot change the order in which buckets are issued.
+  // The replay cannot change the order in which buckets are issued.
   if (order) return FireBound(std::move(finding), bound);
   return Fire(std::move(finding), std::move(edit), bound);
 }

@@ -21,13 +21,14 @@ namespace stepscope {
 namespace debugging_rules {
 namespace {
 
-constexpr double kMostSteps = 0.9;     // of the steady steps show the aid
-constexpr double kMostLaunches = 0.9;  // return after their kernel's end
-constexpr int64_t kFewLaunches = 50;   // fewer launches are too few to judge by
+constexpr double kMostSteps = 0.9;     // of the steady steps that show the aid
+constexpr double kMostLaunches = 0.9;  // of launches that return late
+constexpr int64_t kFewLaunches = 50;   // with fewer, launches say nothing
 // A shorter kernel may end during its launch call even without blocking.
 constexpr double kLongNs = 10'000;
-constexpr double kMostNodes = 0.5;  // of the backward nodes are checked
-// Ops of one kind that are undisturbed; as for the cost of recording an op.
+constexpr double kMostNodes = 0.5;  // of the backward nodes that are checked
+// This share of the ops of one kind runs undisturbed. The cost of recording an
+// op is estimated with the same share.
 constexpr double kFastest = 0.1;
 
 // A debugging aid that is on, and the change that removes its cost.
@@ -38,7 +39,7 @@ struct Aid {
   Edit edit = {};
   double blocks_ns = 0;  // per step
   double bound_ns = 0;   // per step
-  // The edit does not change all that the aid slows down.
+  // True if the aid slows down more than the edit changes.
   bool only_bound = false;
   std::string assumption = "this run is not for debugging";
 };
@@ -50,8 +51,8 @@ bool InMostSteps(const AnalysisContext& m, const std::vector<double>& share,
   return count >= kMostSteps * static_cast<double>(m.steps.steady.size());
 }
 
-// Adds to `aid.edit` the removal of the checks, and of all calls and kernels
-// that run below them.
+// Removes the checks, and all calls and kernels that run inside them, with
+// `aid.edit`.
 void DropChecks(const AnalysisContext& m, const std::vector<RowId>& checks,
                 Aid& aid) {
   std::vector<bool> below(m.trace.ops().size());
@@ -75,10 +76,11 @@ void DropChecks(const AnalysisContext& m, const std::vector<RowId>& checks,
   }
 }
 
-// What surely remains of a step of a CPU-only run without anomaly mode, in ns:
-// the ops that compute without making an autograd node, whose stack trace would
-// be part of their time, at the pace of the fastest of their kind. All else may
-// be stack traces, and what their memory costs other ops.
+// Returns the least that remains of a step of a CPU-only run without anomaly
+// mode, in ns. It counts ops that compute without making an autograd node, at
+// the pace of the fastest of their kind. Ops that make a node also record a
+// stack trace in their time. Everything else may be stack traces, or what their
+// memory costs other ops.
 double LeftWithoutTraces(const AnalysisContext& m,
                          const std::vector<RowId>& checks) {
   std::vector<bool> below(m.trace.ops().size());
@@ -108,7 +110,7 @@ double LeftWithoutTraces(const AnalysisContext& m,
   return ns / static_cast<double>(m.steps.steady.size());
 }
 
-// What anomaly mode costs at most per step.
+// Returns the most that anomaly mode costs per step.
 double BoundOfAnomalyMode(const AnalysisContext& m,
                           const std::vector<RowId>& checks, const Aid& aid) {
   if (!m.has_gpu) {
@@ -138,7 +140,7 @@ bool FindAnomalyMode(const AnalysisContext& m, Aid& aid) {
   for (RowId row : checks) {
     const Op& op = m.trace.ops()[row];
     const size_t step = SteadyStepAt(m.steps, op.begin_ns);
-    // A check of one node calls several ops, one of them isnan.
+    // Count only isnan, because a check of one node calls several ops.
     if (m.trace.name(op.name) == "aten::isnan") checked[step] += 1;
     if (step < m.steps.windows.size()) {
       aid.blocks_ns += static_cast<double>(op.end_ns - op.begin_ns);
@@ -154,7 +156,7 @@ bool FindAnomalyMode(const AnalysisContext& m, Aid& aid) {
   for (size_t i = 0; i < nodes.size(); ++i) {
     share[i] = nodes[i] > 0 ? checked[i] / nodes[i] : 0;
   }
-  // A recorded setting is certain; without it, the checks are counted.
+  // A recorded setting is certain. Without one, the checks are counted.
   const std::optional<bool> recorded = RecordedAnomalyMode(m.trace);
   if (!(recorded ? *recorded : InMostSteps(m, share, kMostNodes))) return false;
   aid.what =
@@ -175,11 +177,11 @@ bool FindAnomalyMode(const AnalysisContext& m, Aid& aid) {
   aid.bound_ns = BoundOfAnomalyMode(m, checks, aid);
   aid.settings.push_back({"anomaly_mode", false});
   aid.assumption =
-      "at best: all that remains is what ops compute beside the checks, " +
+      "at best: only the computing of ops other than the checks remains, " +
       std::string(m.has_gpu
-                      ? "with no host in their way"
-                      : "except those that make nodes, at the pace of the "
-                        "fastest of their kind") +
+                      ? "and the device never waits for the host"
+                      : "not counting ops that make autograd nodes, and each "
+                        "op is as fast as the fastest of its kind") +
       "; stack traces are not recorded, and slow down all other ops";
   return true;
 }
@@ -190,7 +192,7 @@ bool FindBlockingLaunches(const AnalysisContext& m, Aid& aid) {
   int64_t count = 0;
   for (const KernelUse& use : m.kernels.uses) {
     const Kernel& kernel = m.trace.kernels()[use.kernel];
-    // Kernels of a graph have no launches of their own.
+    // Kernels of a CUDA graph have no launches of their own.
     if (kernel.call == kNone || kernel.graph != 0 || use.ns < kLongNs) {
       continue;
     }

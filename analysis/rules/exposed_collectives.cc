@@ -24,24 +24,25 @@ namespace {
 constexpr double kExposedShare = 0.03;
 constexpr double kMostSteps = 2.0 / 3;
 constexpr int64_t kBigBytes = 1 << 20;  // large enough to measure a rate by
-// In bytes per second: less than half of a PCIe 3 slot's rate, or of a
-// 100 Gbit/s network's.
+// In bytes per second: less than half of the rate of a PCIe 3 slot, or of a 100
+// Gbit/s network.
 constexpr double kSlowBus = 6e9;
-// Faster links, or ranks in time, are advised in place of overlapping only
-// where they shorten the step by another 5 %.
+// Faster links, or ranks that arrive on time, are advised instead of
+// overlapping only if they shorten the step by another 5 %.
 constexpr double kWorthLinks = 0.05;
-// Less than this share of the exposed time is moving bytes: the rest is
+// If moving bytes takes less than this share of the exposed time, the rest is
 // waiting.
 constexpr double kMostMoving = 0.5;
 
-// From 16 samples on, the statistics of a rank alone do as well (Wu and He
-// 2018, Group Normalization, section 4.1).
+// From 16 samples on, the statistics of a single rank are good enough (Wu and
+// He 2018, Group Normalization, section 4.1).
 constexpr int64_t kSamplesForNorm = 16;
 
 bool AnyCollective(const Collective&) { return true; }
 
-// What transfers that take `transfer_ns(collective)` explain of the exposed
-// time, in ns per step; nullopt if their sizes were not recorded.
+// Returns how much of the exposed time, in ns per step, is explained by
+// transfers that take `transfer_ns(collective)`; nullopt if sizes were not
+// recorded.
 template <typename TransferTime>
 std::optional<double> ExplainedNs(const AnalysisContext& m,
                                   TransferTime transfer_ns) {
@@ -53,7 +54,7 @@ std::optional<double> ExplainedNs(const AnalysisContext& m,
     }
     const double transfer = transfer_ns(one);
     if (transfer < 0) return {};
-    // A transfer explains at most what is exposed.
+    // A transfer explains at most the exposed time of its collective.
     moving += std::min<double>(transfer, one.exposed_ns);
   }
   return moving / m.steps.steady.size();
@@ -66,9 +67,9 @@ std::optional<double> TransfersNs(const AnalysisContext& m, double bandwidth) {
 }
 
 // True on a CPU if transfers explain less than half of the exposed time, and
-// the rest is no more than steps vary: of N ranks whose steps vary alike, the
-// slowest one is later than the mean by sqrt(2 ln N) standard deviations at
-// most, on average, and no bucket makes that shorter.
+// the rest is within the variation of the steps. If the steps of N ranks vary
+// alike, the slowest rank is on average at most sqrt(2 ln N) standard
+// deviations later than the mean, and no choice of buckets makes that shorter.
 bool WaitsByChance(const AnalysisContext& m, double exposed) {
   const int32_t ranks = m.trace.run().world_size;
   const double bandwidth = BestBusBandwidth(m.collectives, ranks);
@@ -79,9 +80,9 @@ bool WaitsByChance(const AnalysisContext& m, double exposed) {
              std::sqrt(2 * std::log(ranks)) * m.stats.cov * m.step_ns();
 }
 
-// A sentence that divides the exposed time into moving the bytes and the rest:
-// waiting for other ranks, or slower transfers. The trace of one rank cannot
-// divide the rest any further.
+// Returns a sentence that splits the exposed time into moving the bytes and the
+// rest: waiting for other ranks, or slower transfers. The trace of one rank
+// cannot split the rest any further.
 std::string TransferOrWait(const AnalysisContext& m) {
   const int32_t ranks = m.trace.run().world_size;
   const double bandwidth = BestBusBandwidth(m.collectives, ranks);
@@ -113,7 +114,7 @@ std::string TransferOrWait(const AnalysisContext& m) {
               : "");
 }
 
-// How to overlap collectives with computing depends on what they move.
+// How to overlap collectives with computing, which depends on what they move.
 struct OverlapAdvice {
   const char* assumption;
   const char* cpp;
@@ -161,7 +162,7 @@ constexpr OverlapAdvice kStageAdvice = {
     "use more micro-batches, an interleaved or zero-bubble schedule, and "
     "stages that take equally long"};
 
-// The advice for the kind of collective that is exposed longest.
+// Returns the advice for the kind of collective that is exposed longest.
 const OverlapAdvice& AdviceFor(const AnalysisContext& m) {
   std::map<const OverlapAdvice*, int64_t> exposed;
   for (const Collective& one : m.collectives) {
@@ -191,8 +192,8 @@ const OverlapAdvice& AdviceFor(const AnalysisContext& m) {
   return most == exposed.end() ? kGradientAdvice : *most->first;
 }
 
-// The time per step that stays exposed at best: backward has ended when the
-// last bucket is full, so nothing is left to overlap with it.
+// Returns the time per step that stays exposed at best: when the last bucket is
+// full, backward has ended, so nothing is left to overlap with it.
 double LastBucketNs(const AnalysisContext& m) {
   const double bandwidth =
       BestBusBandwidth(m.collectives, m.trace.run().world_size);
@@ -212,8 +213,8 @@ double LastBucketNs(const AnalysisContext& m) {
 }
 
 // Collectives that fill the step from its first bucket to its end cannot
-// overlap with anything more. If they are slower than any usual link, the
-// change to predict is a transfer at a usual rate. Edit() if they are not.
+// overlap with anything more. If they are slower than any usual link, returns
+// the change to transfers at a usual rate. Otherwise the edit is empty.
 Alternative FasterLinks(const AnalysisContext& m, const Edit& overlapping) {
   const int32_t ranks = m.trace.run().world_size;
   const double best = BestBusBandwidth(m.collectives, ranks);
@@ -242,17 +243,18 @@ Alternative FasterLinks(const AnalysisContext& m, const Edit& overlapping) {
   return faster;
 }
 
-// If transfers at the best rate of the recording explain little of what is
-// exposed, overlapping does not help: collectives wait until the last rank
-// comes. The change to predict is that all come in time. Edit() if it is not
-// so.
+// If transfers at the best rate of the recording explain little of the exposed
+// time, overlapping does not help, because collectives wait for the last rank.
+// Then returns the change that all ranks arrive on time. Otherwise the edit is
+// empty.
 Alternative RanksInTime(const AnalysisContext& m, double exposed) {
   const int32_t ranks = m.trace.run().world_size;
   const double best = BestBusBandwidth(m.collectives, ranks);
   Alternative in_time;
   if (!m.has_gpu || best < kSlowBus) return in_time;
   if (!TransfersNs(m, best)) return in_time;
-  // The shortest of its size, by powers of two, shows the latency as well.
+  // The shortest collective of each size (by powers of two) includes the
+  // latency.
   std::map<int, int64_t> shortest;
   const auto size_of = [](const Collective& one) {
     return one.bytes > 0 ? std::ilogb(static_cast<double>(one.bytes)) : 0;
@@ -279,21 +281,21 @@ Alternative RanksInTime(const AnalysisContext& m, double exposed) {
   in_time.wording.evidence =
       " Overlapping cannot hide that: this rank is ready and waits.";
   in_time.wording.assumption =
-      "all ranks come in time, so that transfers take what they take at the "
-      "best rate of this recording";
+      "all ranks arrive on time, so that transfers run at the best rate of "
+      "this recording";
   in_time.wording.fix_cpp = in_time.wording.fix_python =
-      "find the rank that comes late, and what delays it: record all ranks, "
+      "find the rank that arrives late, and what delays it: record all ranks, "
       "and stepscope analyze FOLDER compares them. Usual reasons: longer "
       "samples or more of them on one rank, a loader or disk that is slower "
       "there, checkpoints or logging on one rank, a device that throttles";
   return in_time;
 }
 
-// Layers of SyncBatchNorm, each of which waits for the other ranks in the
-// forward pass and again in the backward pass.
+// The SyncBatchNorm layers. Each waits for the other ranks in the forward pass
+// and again in the backward pass.
 struct SynchronisedNorms {
   double layers = 0;    // per step
-  int64_t samples = 0;  // of this rank, fewest
+  int64_t samples = 0;  // fewest samples of this rank
 };
 
 SynchronisedNorms FindSynchronisedNorms(const AnalysisContext& m) {
@@ -314,7 +316,8 @@ SynchronisedNorms FindSynchronisedNorms(const AnalysisContext& m) {
   return norms;
 }
 
-// Says so, and what does without them where the rank's own samples suffice.
+// Adds the SyncBatchNorm layers to the finding, and how to do without them if
+// the rank's own samples suffice.
 void TellSynchronisedNorms(const AnalysisContext& m, Finding& finding) {
   const SynchronisedNorms norms = FindSynchronisedNorms(m);
   if (norms.layers <= 0) return;

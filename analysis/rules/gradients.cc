@@ -74,6 +74,8 @@ Verdict CheckZeroGrad(const AnalysisContext& m) {
       "call optimizer.zero_grad(set_to_none=True), the default since torch "
       "2.0: drop set_to_none=False";
   finding.wrong_if = "gradients are accumulated over several backward passes";
+  // If gradients are None, backward stores the first gradient of a step instead
+  // of adding it to zeros, so the additions disappear as well.
   return Fire(std::move(finding), Edit{.drop_zero_grad = true}, zero + add);
 }
 
@@ -121,6 +123,7 @@ Verdict CheckExtraCopies(const AnalysisContext& m) {
       "DistributedDataParallel(model, gradient_as_bucket_view=True), and "
       "broadcast_buffers=False if BatchNorm's statistics may differ by rank";
   finding.wrong_if = "the program detaches or replaces .grad between steps";
+  // The bound adds both times. The replay tells which of them delays the step.
   return Fire(std::move(finding), Without(spans, work), host + device);
 }
 
@@ -140,7 +143,7 @@ std::string SizesInWords(const std::vector<std::vector<int64_t>>& sizes) {
   return ListedWithAnd(words);
 }
 
-// Why they are not read, behind "gradients of 3 parameters".
+// Returns why they are not read, to follow "gradients of 3 parameters".
 std::string WhyUnread(const UnreadGradients& found) {
   constexpr char kUntrained[] = "that no optimizer updates";
   constexpr char kCleared[] =
@@ -150,7 +153,7 @@ std::string WhyUnread(const UnreadGradients& found) {
   return std::string(kUntrained) + ", or " + kCleared;
 }
 
-// Of a pass that reaches into a network which another loss trains.
+// Says how to keep a backward pass out of a network that another loss trains.
 void SayHowToKeepOut(const UnreadGradients& found, Finding& finding) {
   finding.fix_python =
       "detach() what one network passes on to the loss of another, or compute "
@@ -170,8 +173,9 @@ void SayHowToKeepOut(const UnreadGradients& found, Finding& finding) {
             "the gradients of weights are counted";
 }
 
-// What the rule says must not break the training of what lies in front of these
-// layers: switching gradients off around them does, if that is trained.
+// The advice must not break the training of layers before these ones. If such
+// layers are trained, switching gradients off around these layers would break
+// it.
 void SayHow(const UnreadGradients& found, Finding& finding) {
   if (found.cleared) return SayHowToKeepOut(found, finding);
   const bool all_behind = found.beside == 0;
@@ -191,14 +195,14 @@ void SayHow(const UnreadGradients& found, Finding& finding) {
           ? "at best: backward ends with the gradient of the last trained "
             "parameter"
       : found.dead_ends
-          ? "at best: no gradient goes through these layers but to what is "
-            "trained in front of them"
+          ? "at best: gradients pass through these layers only to trained "
+            "layers before them"
           : "of layers through which a trained one may get its gradient, only "
             "the gradients of weights are counted; if nothing that is trained "
             "lies in front of them, no_grad() saves their whole backward pass";
 }
 
-// torch.autograd.grad() of more weights than the program reads.
+// Checks torch.autograd.grad() calls for more weights than the program reads.
 Verdict CheckUnusedResults(const AnalysisContext& m) {
   const UnusedResults found = FindUnusedResults(m);
   const std::set<size_t> steps(found.steps.begin(), found.steps.end());
@@ -212,9 +216,9 @@ Verdict CheckUnusedResults(const AnalysisContext& m) {
   finding.evidence =
       "Backward passes that hand gradients back (torch.autograd.grad), " +
       MeanCount(static_cast<double>(found.steps.size()) / count, "time") +
-      " per step, make those of " +
+      " per step, compute gradients of " +
       Count(std::llround(found.unread), "weight") +
-      " that nothing takes afterwards, besides those that something does (" +
+      " that nothing uses, besides the gradients that are used (" +
       SizesInWords(found.read) + "). That takes " +
       Milliseconds(left_out.saved_ns * 1e-6) + " of the " +
       Milliseconds(m.step_ns() * 1e-6) + " step.";
@@ -225,10 +229,10 @@ Verdict CheckUnusedResults(const AnalysisContext& m) {
   finding.assumption =
       "at best: a pass ends with the last gradient that is read";
   finding.fix_python =
-      "ask for the gradients that are used only: torch.autograd.grad(loss, "
+      "ask only for the gradients that are used: torch.autograd.grad(loss, "
       "[shared.weight]) in place of grad(loss, list(model.parameters()))";
   finding.fix_cpp =
-      "ask for the gradients that are used only: torch::autograd::grad({loss}, "
+      "ask only for the gradients that are used: torch::autograd::grad({loss}, "
       "{shared->weight})";
   finding.wrong_if =
       "the program reads the others later, as after the optimizer's step";
@@ -245,14 +249,20 @@ Verdict CheckUnreadGradients(const AnalysisContext& m) {
       ShortenOps(m, found.ops, "no gradients that are not read");
   if (left_out.saved_ns * 1e-6 < MinReportableGainMs(m)) return Clean();
   Finding finding;
-  finding.confidence = Confidence::kStrong;
-  finding.evidence = "Backward computes gradients of " +
-                     Count(std::llround(found.parameters), "parameter") + " " +
-                     WhyUnread(found) + " (" + SizesInWords(found.sizes) +
-                     "; " + Bytes(found.bytes) +
-                     "), in every step. That takes " +
-                     Milliseconds(left_out.saved_ns * 1e-6) + " of the " +
-                     Milliseconds(m.step_ns() * 1e-6) + " step.";
+  // Without sizes, an optimizer that trains the same parameters later in the
+  // step looks the same.
+  finding.confidence = found.sizes.empty() && !found.never_zeroed
+                           ? Confidence::kHint
+                           : Confidence::kStrong;
+  finding.evidence =
+      "Backward computes gradients of " +
+      Count(std::llround(found.parameters), "parameter") + " " +
+      WhyUnread(found) +
+      (found.sizes.empty() ? ""
+                           : " (" + SizesInWords(found.sizes) + "; " +
+                                 Bytes(found.bytes) + ")") +
+      ", in every step. That takes " + Milliseconds(left_out.saved_ns * 1e-6) +
+      " of the " + Milliseconds(m.step_ns() * 1e-6) + " step.";
   if (found.never_zeroed) {
     finding.evidence +=
         " They are never set to None either: each step adds to those of the "
@@ -267,8 +277,15 @@ Verdict CheckUnreadGradients(const AnalysisContext& m) {
   }
   SayHow(found, finding);
   finding.wrong_if =
-      "an optimizer that took none of the recorded steps updates these "
-      "parameters, or the program reads their gradients in other ways";
+      "these parameters are updated by an optimizer that did not step during "
+      "the recording, or the program reads their gradients in other ways" +
+      std::string(found.sizes.empty() && found.cleared
+                      ? "; or a later optimizer's step uses the sum of several "
+                        "passes"
+                      : "");
+  // Fire a bound even if the replay is valid: some of these ops may pass a
+  // gradient on to a trained layer (see SayHow). The replay only tells whether
+  // they cost anything.
   return Fire(Found{.finding = std::move(finding),
                     .bound_ns = left_out.saved_ns,
                     .trials = {left_out.edit}});
@@ -298,18 +315,22 @@ constexpr Rule kRules[] = {
      .check = &CheckUnreadGradients,
      .reference = "PyTorch documentation: Autograd mechanics, locally "
                   "disabling gradient computation",
-     .detect = "in every step backward accumulates gradients of sizes that no "
-               "op of an optimizer updates and no other op reads before the "
-               "next forward pass, or of more parameters of a size than are "
-               "updated, or that every pass adds to while others of their size "
-               "are cleared, or of which later passes make all anew before an "
-               "optimizer or another op took one of that size; and making "
-               "them takes 1 % of the step. Where an "
-               "optimizer does not show sizes (compiled, kernels of its own, "
+     .detect = "in every step, backward computes gradients that nothing uses, "
+               "and computing them takes 1 % of the step. Gradients count as "
+               "unused if no optimizer updates a tensor of their size and no "
+               "other op reads one before the next forward pass. They also "
+               "count if more parameters of a size get gradients than are "
+               "updated; if every pass adds to them while others of their size "
+               "are cleared; or if later passes make all gradients of a size "
+               "anew before an optimizer or another op takes one of that size. "
+               "If an optimizer does not show sizes (compiled, own kernels, "
                "lists of more than 30 tensors), only gradients count that are "
-               "never set to None or zero. Also passes that hand gradients "
-               "back (torch.autograd.grad) of weights of which no op takes one "
-               "of that size before the next pass that trains",
+               "never set to None or zero. In a recording without sizes, "
+               "gradients count if a pass adds to them in each step while it "
+               "makes others anew, with an optimizer's step between passes. "
+               "Gradients that a pass returns (torch.autograd.grad) count if "
+               "no op takes a tensor of the weight's size before the next pass "
+               "that trains",
      .avoid = "fewer than three recorded steps update parameters, ranks share "
               "the optimizer's work (FSDP, ZeRO), or backward passes are "
               "nested (reentrant checkpoints). Gradients of networks that "

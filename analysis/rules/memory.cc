@@ -3,11 +3,16 @@
 // checkpoint activations; 90 % is torch-tb-profiler's bound.
 #include <algorithm>
 #include <cmath>
+#include <functional>
+#include <map>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 #include "context/noise.h"
 #include "context/rule.h"
+#include "device/allocator_calls.h"
 #include "edit/edit.h"
 #include "evidence/device_memory_use.h"
 #include "words/quantities.h"
@@ -16,27 +21,26 @@ namespace stepscope {
 namespace memory_rules {
 namespace {
 
+// Releasing memory waits for all work of the device, so even rare releases
+// count, however long they take. Allocations count only by their time.
 constexpr double kFreesPerStep = 0.1;
 constexpr double kStuckShare = 0.20;     // of the device's memory
-constexpr double kFullShare = 0.80;      // reserved
-constexpr double kNearlyFull = 0.90;     // reserved
-constexpr double kNearlyAllUsed = 0.85;  // by tensors
+constexpr double kFullShare = 0.80;      // share that is reserved
+constexpr double kNearlyFull = 0.90;     // share that is reserved
+constexpr double kNearlyAllUsed = 0.85;  // share that tensors use
 constexpr double kHeadroom = 2;
+constexpr size_t kCallsShown = 3;  // in the evidence
 
-// Only these calls can wait for the device; cudaMallocAsync and cudaFreeAsync
-// do not.
-bool IsDriverFree(std::string_view name) {
-  return name == "cudaFree" || name == "hipFree";
-}
-bool IsDriverAlloc(std::string_view name) {
-  return name == "cudaMalloc" || name == "hipMalloc";
-}
-
-// Calls to the driver's allocator in the steady steps.
+// Calls that manage memory in the steady steps.
 struct Churn {
-  std::vector<RowId> calls;              // runtime calls
-  double allocs = 0, frees = 0, ns = 0;  // per step
-  double frees_between_ops = 0;
+  struct Calls {
+    double count = 0, ns = 0;  // per step
+  };
+  std::vector<RowId> calls;                 // runtime calls
+  std::map<std::string_view, Calls> named;  // by the name of the call
+  // Per step.
+  double device_ns = 0, stream_order_ns = 0;
+  double frees = 0, frees_between_ops = 0;
 };
 
 // True if the step captures a CUDA graph. It then allocates the graph's private
@@ -56,6 +60,7 @@ bool Captures(const Trace& trace, const Span& host) {
 
 Churn FindChurn(const AnalysisContext& m) {
   Churn churn;
+  const double steps = static_cast<double>(m.steps.steady.size());
   for (size_t i : m.steps.steady) {
     const Span& host = m.steps.windows[i].host;
     if (Captures(m.trace, host)) continue;
@@ -64,25 +69,71 @@ Churn FindChurn(const AnalysisContext& m) {
                                        &RuntimeCall::begin_ns);
     for (; it != calls.end() && it->begin_ns < host.end_ns; ++it) {
       const std::string_view name = m.trace.name(it->name);
-      const bool frees = IsDriverFree(name);
-      if (!frees && !IsDriverAlloc(name)) continue;
+      const auto kind = AllocatorCallOf(name);
+      // pin-on-main-thread is about pinned memory.
+      if (!kind || *kind == AllocatorCall::kPinned) continue;
+      const double ns = static_cast<double>(it->end_ns - it->begin_ns) / steps;
       churn.calls.push_back(static_cast<RowId>(it - calls.begin()));
-      churn.ns += it->end_ns - it->begin_ns;
-      (frees ? churn.frees : churn.allocs) += 1;
-      if (frees && it->op == kNone) churn.frees_between_ops += 1;
+      Churn::Calls& alike = churn.named[name];
+      alike.count += 1 / steps;
+      alike.ns += ns;
+      (*kind == AllocatorCall::kStreamOrder ? churn.stream_order_ns
+                                            : churn.device_ns) += ns;
+      if (*kind != AllocatorCall::kDeviceFree) continue;
+      churn.frees += 1 / steps;
+      if (it->op == kNone) churn.frees_between_ops += 1 / steps;
     }
-  }
-  const double steps = static_cast<double>(m.steps.steady.size());
-  for (double* sum :
-       {&churn.allocs, &churn.frees, &churn.ns, &churn.frees_between_ops}) {
-    *sum /= steps;
   }
   return churn;
 }
 
+// Returns the calls that take longest, such as "1.00 cudaFree (0.12 ms) and 40
+// cudaMallocAsync (5.82 ms)".
+std::string CallsInWords(const Churn& churn) {
+  std::vector<std::pair<std::string_view, Churn::Calls>> sorted(
+      churn.named.begin(), churn.named.end());
+  std::ranges::stable_sort(sorted, std::greater(),
+                           [](const auto& one) { return one.second.ns; });
+  if (sorted.size() > kCallsShown) sorted.resize(kCallsShown);
+  std::vector<std::string> texts;
+  for (const auto& [name, calls] : sorted) {
+    texts.push_back(Number(calls.count) + " " + std::string(name) + " (" +
+                    Milliseconds(calls.ns * 1e-6) + ")");
+  }
+  return ListedWithAnd(texts);
+}
+
+struct Fix {
+  std::string cpp, python;
+};
+
+// Returns how to avoid the calls that take most of the time.
+Fix FixOf(const Churn& churn, bool by_user) {
+  if (churn.stream_order_ns > churn.device_ns) {
+    return {
+        "use PyTorch's caching allocator (remove backend:cudaMallocAsync "
+        "from PYTORCH_CUDA_ALLOC_CONF), or allocate before the loop",
+        "use PyTorch's caching allocator (remove backend:cudaMallocAsync "
+        "from PYTORCH_CUDA_ALLOC_CONF), or allocate before the loop"};
+  }
+  if (by_user) {
+    return {
+        "do not call c10::cuda::CUDACachingAllocator::emptyCache() in the loop",
+        "do not call torch.cuda.empty_cache() in the loop"};
+  }
+  return {
+      "run one forward and backward pass of the largest batch before "
+      "training; PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True",
+      "run one forward and backward pass of the longest batch before "
+      "training; PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True; bucket "
+      "samples by similar length"};
+}
+
 Verdict CheckChurn(const AnalysisContext& m) {
   const Churn churn = FindChurn(m);
-  const double bucket = m.MeanNs(Cause::kAllocator);
+  // The cause also includes pinning.
+  const double bucket = std::min(m.MeanNs(Cause::kAllocator),
+                                 churn.device_ns + churn.stream_order_ns);
   const bool costs = bucket * 1e-6 >= MinReportableGainMs(m);
   if (churn.calls.empty() || (!costs && churn.frees < kFreesPerStep)) {
     return Clean();
@@ -92,12 +143,14 @@ Verdict CheckChurn(const AnalysisContext& m) {
   Finding finding;
   finding.confidence = Confidence::kProven;
   finding.evidence =
-      "The caching allocator calls the driver during training: " +
-      Number(churn.allocs) + " allocations and " + Number(churn.frees) +
-      " releases per step, which take " + Milliseconds(churn.ns * 1e-6) +
-      "; the GPU is idle for " + Milliseconds(bucket * 1e-6) +
-      " of that. Each release waits until the device has finished all its "
-      "work.";
+      "Memory is allocated or released by the driver during training: " +
+      CallsInWords(churn) + " per step. The GPU is idle for " +
+      Milliseconds(bucket * 1e-6) + " meanwhile.";
+  if (churn.frees > 0) {
+    finding.evidence +=
+        " Each release of device memory waits until the device has finished "
+        "all its work.";
+  }
   if (by_user) {
     finding.evidence +=
         " The releases happen outside operators: the program calls "
@@ -109,7 +162,10 @@ Verdict CheckChurn(const AnalysisContext& m) {
     if (call.thread != kNone) {
       edit.cuts.push_back({call.thread, {call.begin_ns, call.end_ns}, 0});
     }
-    if (IsDriverFree(m.trace.name(call.name))) edit.no_wait.push_back(row);
+    if (AllocatorCallOf(m.trace.name(call.name)) ==
+        AllocatorCall::kDeviceFree) {
+      edit.no_wait.push_back(row);
+    }
     if (finding.examples.size() < 3) {
       finding.examples.push_back(
           {-1, call.begin_ns, call.end_ns,
@@ -121,17 +177,12 @@ Verdict CheckChurn(const AnalysisContext& m) {
     }
   }
   finding.assumption = "all memory stays in the allocator's cache";
-  finding.fix_cpp =
-      by_user ? "do not call c10::cuda::CUDACachingAllocator::emptyCache() in "
-                "the loop"
-              : "run one forward and backward pass of the largest batch before "
-                "training; PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True";
-  finding.fix_python =
-      by_user ? "do not call torch.cuda.empty_cache() in the loop"
-              : "run one forward and backward pass of the longest batch before "
-                "training; PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True; "
-                "bucket samples by similar length";
+  const Fix fix = FixOf(churn, by_user);
+  finding.fix_cpp = fix.cpp;
+  finding.fix_python = fix.python;
   finding.wrong_if = "another program needs the memory that is released";
+  // Calls that run while the device is busy cost nothing, so the bound is the
+  // idle time, not the length of the calls.
   return Fire(std::move(finding), std::move(edit), std::max(bucket, 0.0));
 }
 
@@ -146,6 +197,8 @@ Verdict CheckFragmentation(const AnalysisContext& m) {
     return Skip(kNoMemory);
   }
   const double stuck =
+      // If the allocator did not report it, take what is reserved beyond the
+      // peak of the tensors.
       use.stuck >= 0 ? use.stuck : use.reserved - use.allocated;
   // A cache that is large but not fragmented stops growing.
   const bool fragmented = use.total > 0 && use.allocated >= 0 &&
@@ -189,8 +242,10 @@ Verdict CheckHeadroom(const AnalysisContext& m) {
   const double headroom = use.headroom();
   if (headroom < kHeadroom) return Clean();
   Finding finding;
+  // Free memory alone makes nothing faster, so this is a note without a gain.
   finding.status = FindingStatus::kOk;
   finding.confidence = Confidence::kStrong;
+  // Round down to a power of two, as most batch sizes are.
   const int64_t factor =
       int64_t{1} << std::clamp(static_cast<int>(std::log2(headroom)), 1, 20);
   finding.evidence = "Tensors use at most " + Bytes(use.allocated) + " of " +
@@ -207,6 +262,8 @@ Verdict CheckHeadroom(const AnalysisContext& m) {
 Verdict CheckNearOom(const AnalysisContext& m) {
   const DeviceMemoryUse use = MeasureDeviceMemory(m);
   if (use.reserved < 0 || use.total <= 0) return Skip(kNoMemory);
+  // A full cache alone is harmless: if a request fails, the allocator returns
+  // what it can to the driver and tries again.
   const bool used =
       use.allocated > kNearlyAllUsed * use.total || use.retries > 0;
   if (use.reserved <= kNearlyFull * use.total || !used) return Clean();
@@ -248,10 +305,12 @@ constexpr Rule kRules[] = {
      .check = &CheckChurn,
      .reference = "PyTorch Performance Tuning Guide: Pre-allocate memory in "
                   "case of variable input length",
-     .detect = "cudaMalloc and cudaFree leave the GPU idle for 1 % of the "
-               "step, or there is one cudaFree in ten steady steps",
+     .detect =
+         "calls that allocate or release device memory leave the GPU idle "
+         "for 1 % of the step, or there is one cudaFree in ten steady "
+         "steps",
      .avoid = "the calls are in warm-up steps, or in steps that capture a CUDA "
-              "graph",
+              "graph, or pin memory (pin-on-main-thread)",
      .fix_cpp = "run the largest batch first; expandable_segments:True",
      .fix_python = "run the longest batch first; expandable_segments:True; no "
                    "empty_cache() in the loop",

@@ -1,8 +1,8 @@
-// Do steps stall while they log or save the model?
-// Sources: PyTorch Performance Tuning Guide, "Avoid unnecessary CPU-GPU
-// synchronization"; "Optimization and Performance Tuning with PyTorch", section
-// 19.5 (logging and checkpoints). A step is slow from 1.2 times the median
-// on, the same bound as for warm-up.
+// Do steps stall while they log or save the model? Sources: PyTorch Performance
+// Tuning Guide, "Avoid unnecessary CPU-GPU synchronization"; "Optimization and
+// Performance Tuning with PyTorch", section 19.5 (logging and checkpoints). A
+// step is slow if it takes at least 1.2 times the median, the same bound as for
+// warm-up.
 #include <algorithm>
 #include <optional>
 #include <string>
@@ -47,8 +47,8 @@ const char* FixPython(const AnalysisContext& m) {
   return m.has_gpu ? kFixPython : kFixPythonOnCpu;
 }
 
-// True if the step has a range named for saving, and copies half the parameters
-// to the host or writes them. A range name alone proves nothing.
+// True if the step has a range named for saving, and copies half of the
+// parameters to the host or writes them. The range's name alone proves nothing.
 bool Saves(const StepFacts& fact, const UsualStep& usual) {
   if (fact.logging_ns <= 0 || !fact.saves) return false;
   const bool copies = usual.parameter_bytes > 0 &&
@@ -56,10 +56,11 @@ bool Saves(const StepFacts& fact, const UsualStep& usual) {
   return copies || fact.written_bytes >= kWrittenBytes;
 }
 
-// What saving in most steps costs, of `own_ns` on the host; 0 if it is not
-// worth reporting.
+// Returns what saving in most steps costs if it takes `own_ns` on the host; 0
+// if that is not worth reporting.
 double SavedNs(const AnalysisContext& m, double own_ns) {
   if (m.has_gpu) {
+    // Host time that the device hides costs the step nothing.
     own_ns = std::min(own_ns, std::max(0.0, m.step_ns() - DeviceBusyNs(m)));
   }
   return own_ns < 0.01 * m.step_ns() || own_ns < kLeastNs ? 0 : own_ns;
@@ -71,7 +72,8 @@ void SayHowToSave(const AnalysisContext& m, Finding& finding) {
   finding.fix_python = std::string("save every N steps; or ") + FixPython(m);
 }
 
-// Saving in most steps, so that no single step is slower than the others.
+// Reports saving in most steps, in which case no single step is slower than
+// others.
 std::optional<Found> SavingInMostSteps(const AnalysisContext& m) {
   std::vector<const StepFacts*> saving;
   for (size_t i : m.steps.steady) {
@@ -79,6 +81,7 @@ std::optional<Found> SavingInMostSteps(const AnalysisContext& m) {
   }
   const size_t steps = m.steps.steady.size();
   if (steps < kStepsForMost || 3 * saving.size() < 2 * steps) return {};
+  // Use the median, because a single slow write would raise the mean.
   std::ranges::sort(saving, {}, &StepFacts::logging_ns);
   const StepFacts& middle = *saving[saving.size() / 2];
   double own_ns = static_cast<double>(middle.logging_ns) *
@@ -104,8 +107,8 @@ std::optional<Found> SavingInMostSteps(const AnalysisContext& m) {
   return Found{.finding = std::move(finding), .bound_ns = own_ns};
 }
 
-// Reading all parameters and then running no op, in most steps: without a range
-// or a stack, saving shows in this only.
+// Reports most steps reading all parameters and then running no op. Without a
+// range or a stack, this is the only sign of saving.
 std::optional<Found> ReadingStateInMostSteps(const AnalysisContext& m) {
   const std::vector<StateRead> reads = FindStateReads(m);
   if (m.steps.steady.size() < kStepsForMost || reads.empty()) return {};
@@ -133,7 +136,8 @@ std::optional<Found> ReadingStateInMostSteps(const AnalysisContext& m) {
   return Found{.finding = std::move(finding), .bound_ns = own_ns};
 }
 
-// "; they copied 40 MB to the host and wrote 40 MB to storage"
+// Returns, for example, "; they copied 40 MB to the host and wrote 40 MB to
+// storage".
 std::string Traffic(const AnalysisContext& m, const Stalls& stalls) {
   int64_t copied = 0, written = 0;
   bool all_parameters = false;
@@ -157,11 +161,11 @@ std::string Traffic(const AnalysisContext& m, const Stalls& stalls) {
   return text;
 }
 
-// What the stalling steps do. Saving may be known by its signs alone.
+// Says what the stalling steps do. Saving may be known by its signs alone.
 std::string DoingWhat(const StallSum& sum, bool saves) {
   if (!sum.what.empty()) return ", in \"" + sum.what + "\"";
   if (!sum.after.empty()) {
-    return ", and ran no op for most of that, behind " + sum.after +
+    return ", and ran no op for most of that, after " + sum.after +
            ", which the other steps do not run there: they write, plot or "
            "compute something outside PyTorch";
   }
@@ -169,8 +173,8 @@ std::string DoingWhat(const StallSum& sum, bool saves) {
                : "";
 }
 
-// Saving, or the program's own work, in single steps, which take longer than
-// the others.
+// Reports single steps that take longer than the others because they save the
+// model or do other work of the program.
 std::optional<Found> WorkInSomeSteps(const AnalysisContext& m, StallKind kind) {
   const Stalls& stalls = m.stalls;
   const StallSum sum = SumOf(m, kind);
@@ -191,7 +195,7 @@ std::optional<Found> WorkInSomeSteps(const AnalysisContext& m, StallKind kind) {
                      Milliseconds(stalls.usual_ns * 1e-6) +
                      DoingWhat(sum, saves) + Traffic(m, stalls) + ".";
   finding.examples = sum.examples;
-  finding.where = sum.after.empty() ? sum.what : "behind " + sum.after;
+  finding.where = sum.after.empty() ? sum.what : "after " + sum.after;
   finding.assumption =
       "at best: the loop no longer waits for it. The gain is the mean over all "
       "steps; it includes what the following step loses, and the error of a "

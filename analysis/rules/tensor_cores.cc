@@ -1,12 +1,18 @@
-// Do matrix products and convolutions use the Tensor Cores?
-// Sources: PyTorch Performance Tuning Guide, "Use mixed precision" (up to 3x)
-// and "sizes in multiples of 8"; the ResNet-18 case study, step 6 (1670 to 2477
-// images/s). At 10 % of the compute time, a factor of two gains 5 % of a
-// GPU-bound step.
+// Do matrix products and convolutions use the Tensor Cores? Sources: PyTorch
+// Performance Tuning Guide, "Use mixed precision" (up to 3x) and "sizes in
+// multiples of 8"; the ResNet-18 case study, step 6 (1670 to 2477 images/s). If
+// products take 10 % of the compute time, making them twice as fast gains 5 %
+// of a GPU-bound step.
 #include <stepscope/device_peaks.h>
 
 #include <algorithm>
+#include <cctype>
+#include <charconv>
+#include <cmath>
+#include <cstdint>
 #include <string>
+#include <string_view>
+#include <utility>
 
 #include "context/rule.h"
 #include "device/convolution_calls.h"
@@ -18,13 +24,13 @@ namespace tensor_cores_rules {
 namespace {
 
 constexpr double kShare = 0.10;
-// Without shapes: twice as fast, as users of the guide report.
+// Without shapes and tiles, assume half the time, as users of the guide report.
 constexpr double kWithoutShapes = 0.5;
 constexpr double kShortNs = 10'000;  // shorter kernels are mostly latency
-// Counters that see them as busy as this contradict the names. Products that do
-// not use them leave them at 0.
+// If counters show the Tensor Cores at least this busy, the kernel names are
+// wrong. Products that do not use them leave them at 0.
 constexpr double kBusy = 0.10;
-constexpr double kLeastMeasuredNs = 3'000'000;  // some samples
+constexpr double kLeastMeasuredNs = 3'000'000;  // the length of some samples
 constexpr const char* kUnknownDevice =
     "the device's compute capability was not recorded";
 
@@ -40,7 +46,7 @@ bool IsTf32(const KernelUse& use) {
   return use.eligible && use.tensor_cores == TensorCores::kYes &&
          use.precision == Precision::kTf32;
 }
-// True for kernels that autocast would also run in 16 bits, besides products.
+// True for kernels, other than products, that autocast would run in 16 bits.
 bool IsPointwiseFp32(const KernelUse& use) {
   return !use.in_optimizer && use.precision == Precision::kFp32 &&
          use.ns > kShortNs &&
@@ -54,14 +60,66 @@ bool DeviceKnown(const KernelUses& kernels) {
          IsAmd(kernels.device);
 }
 
-// The time of a kernel in another precision, as a share of its recorded time.
-double FactorIn(const Roofline& roofline, const KernelUse& use,
-                Precision precision) {
+// Returns the sizes of the part of the result that one block computes, from the
+// kernel's name: 128 and 64 in "ampere_sgemm_128x64_nt". Zeros if it has none.
+std::pair<int64_t, int64_t> TileOf(std::string_view name) {
+  constexpr int64_t kLeast = 16, kMost = 512;
+  for (size_t x = name.find('x'); x != std::string_view::npos;
+       x = name.find('x', x + 1)) {
+    size_t begin = x;
+    while (begin > 0 && std::isdigit(name[begin - 1]) != 0) --begin;
+    int64_t rows = 0, columns = 0;
+    std::from_chars(name.data() + begin, name.data() + x, rows);
+    std::from_chars(name.data() + x + 1, name.data() + name.size(), columns);
+    if (rows >= kLeast && rows <= kMost && columns >= kLeast &&
+        columns <= kMost) {
+      return {rows, columns};
+    }
+  }
+  return {};
+}
+
+// Returns the factor for a product of unknown sizes that runs without Tensor
+// Cores in float32. The grid and the tile tell the size of the result. With
+// blocks for all multiprocessors, such a kernel is limited by its arithmetic,
+// so its time tells the operations. The Tensor Cores are assumed to reach the
+// same share of their peak, unless memory limits them.
+double FactorWithoutSizes(const AnalysisContext& m, const KernelUse& use,
+                          Precision precision) {
+  const KernelUses& kernels = m.kernels;
+  const Kernel& kernel = m.trace.kernels()[use.kernel];
+  const auto [rows, columns] = TileOf(m.trace.name(kernel.name));
+  const auto blocks =
+      static_cast<double>(kernel.grid[0]) * kernel.grid[1] * kernel.grid[2];
+  const double from = kernels.peaks.fp32;
+  const double to = NominalFlops(kernels.peaks, precision);
+  if (!IsFp32Simt(use) || use.kind != KernelClass::kMatmul || rows == 0 ||
+      !kernels.peaks.exact || kernels.device.sm_count <= 0 ||
+      blocks < kernels.device.sm_count || from <= 0 || to <= from) {
+    return kWithoutShapes;
+  }
+  const double results = blocks * static_cast<double>(rows * columns);
+  const double inner = use.ns * kGoodCompute * from / (2 * results);
+  // As if the result were square, which needs the fewest operands.
+  const double numbers = results + 2 * std::sqrt(results) * inner;
+  const double width = Is16Bit(precision) ? 2 : 4;
+  const double memory_ns =
+      width * numbers / (kGoodBandwidth * kernels.peaks.bytes_per_ns);
+  return std::clamp(std::max(from / to, memory_ns / use.ns), 0.0,
+                    kWithoutShapes);
+}
+
+// Returns the time of a kernel in another precision, as a share of its recorded
+// time.
+double FactorIn(const AnalysisContext& m, const Roofline& roofline,
+                const KernelUse& use, Precision precision) {
   // Types of half the width move half the bytes.
   const bool halves = Is16Bit(precision) && !Is16Bit(use.precision);
   const double bytes = use.bytes < 0 ? -1 : use.bytes / (halves ? 2 : 1);
   const double floor = roofline.Ns(precision, use.flops, bytes);
-  if (use.flops < 0 || floor <= 0) return kWithoutShapes;
+  if (use.flops < 0 || floor <= 0) {
+    return FactorWithoutSizes(m, use, precision);
+  }
   // 16-bit units are only twice as fast as TF32 units, however far the recorded
   // kernel is from its peak.
   const double least = use.precision == Precision::kTf32 ? 0.5 : 0.0;
@@ -73,13 +131,14 @@ struct Change {
   double saved_ns = 0;  // kernel time per step
 };
 
-Change InPrecision(const KernelUses& kernels, const KernelFilter& wanted,
+Change InPrecision(const AnalysisContext& m, const KernelFilter& wanted,
                    Precision precision) {
+  const KernelUses& kernels = m.kernels;
   const Roofline roofline(kernels);
   Change change;
   for (const KernelUse& use : kernels.uses) {
     if (!wanted(use)) continue;
-    const double factor = FactorIn(roofline, use, precision);
+    const double factor = FactorIn(m, roofline, use, precision);
     if (factor >= 1) continue;
     change.edit.scales.push_back(Scaled(use, factor));
     change.saved_ns += (1 - factor) * use.ns;
@@ -98,7 +157,7 @@ std::string OfCompute(const KernelUses& kernels, double ns) {
          " of the GPU's compute time)";
 }
 
-// " Hardware counters saw ..."; "" without counters.
+// Returns " Hardware counters saw ..."; "" without counters.
 std::string MeasuredInWords(const AnalysisContext& m,
                             const KernelFilter& wanted) {
   const MeasuredTensorCores during = TensorCoresDuring(m, wanted);
@@ -124,8 +183,10 @@ Verdict CheckTensorCoresIdle(const AnalysisContext& m) {
   double half = kernels.NsPerStep(Is16BitSimt);
   const double tf32 = kernels.NsPerStep(IsTf32);
   const double limit = kShare * kernels.compute_ns;
+  // Test early, because it is cheap, and leaving out cuDNN's trials can only
+  // lower the times.
   if (std::max(fp32 + half, tf32) < limit) return Clean();
-  // What cuDNN only tries is none of the program's.
+  // Kernels that cuDNN only tries out are not the program's choice.
   const ConvolutionCalls convolutions(m.trace);
   const auto tried = [&](const KernelUse& use) {
     return convolutions.Searches(m.trace.kernels()[use.kernel].op);
@@ -136,23 +197,24 @@ Verdict CheckTensorCoresIdle(const AnalysisContext& m) {
       [&](const KernelUse& use) { return Is16BitSimt(use) && tried(use); });
   if (std::max(fp32 + half, tf32) < limit) return Clean();
   const bool simt = fp32 + half >= limit;
+  // The type is right, but the sizes do not suit Tensor Cores.
   const bool only_half = simt && half > fp32;
   const KernelFilter wanted = [&](const KernelUse& use) {
     return !tried(use) && ((simt && Is16BitSimt(use)) ||
                            (!only_half && (IsFp32Simt(use) || IsTf32(use))));
   };
-  // What was measured decides, not what the names look like. TF32 runs on
-  // Tensor Cores, too.
+  // Measurements overrule kernel names. TF32 is left out, because it also runs
+  // on Tensor Cores.
   if (simt) {
     const MeasuredTensorCores during = TensorCoresDuring(m, wanted);
     if (during.ns >= kLeastMeasuredNs && during.active_frac >= kBusy) {
       return Clean();
     }
   }
-  Change change = InPrecision(kernels, wanted, Precision::kBf16);
+  Change change = InPrecision(m, wanted, Precision::kBf16);
   const double saved_by_products = change.saved_ns;
-  // Autocast also runs pointwise ops in 16 bits. They are bound by memory, so
-  // half the bytes take half the time.
+  // Autocast also runs pointwise ops in 16 bits. Memory limits them, so half
+  // the bytes take half the time.
   if (!only_half) {
     for (const KernelUse& use : kernels.uses) {
       if (!IsPointwiseFp32(use)) continue;
@@ -249,7 +311,7 @@ Verdict CheckTf32Off(const AnalysisContext& m) {
   const double ns = kernels.NsPerStep(wanted);
   if (ns < kShare * kernels.compute_ns) return Clean();
 
-  Change change = InPrecision(kernels, wanted, Precision::kTf32);
+  Change change = InPrecision(m, wanted, Precision::kTf32);
   Finding finding;
   finding.confidence = live ? Confidence::kProven : Confidence::kStrong;
   finding.examples = LongestKernels(m, wanted);

@@ -10,14 +10,15 @@
 namespace stepscope {
 namespace {
 
-// A step is healthy if nothing is found and it computes for at least this
-// share.
+// A step is healthy if nothing is found and it computes for at least this share
+// of its time.
 constexpr double kHealthyFrac = 0.5;
-// A gain of this share of the step (medium severity) must not be dropped
-// without a word where step times vary by more than kNoisyCov.
+// If step times vary by more than kNoisyCov, noise hides gains. Notes that gain
+// at least this share of the step (as for medium severity) are then mentioned.
 constexpr double kHeldBackFrac = 0.03;
 constexpr double kNoisyCov = 0.05;
 constexpr size_t kHeldBackShown = 3;
+constexpr int64_t kManyRules = 10;
 
 // "zero-grad-kernels (predicted 18.0 ms), ..."; empty if there are none.
 std::string HeldBackList(const Report& report) {
@@ -38,7 +39,7 @@ bool SetsBatch(const Plan& plan) {
   });
 }
 
-// The number that is printed before the finding `id`, or else the id.
+// The number printed before the finding `id`; the id itself if there is none.
 std::string NumberText(const Report& report, const std::string& id) {
   const auto done = std::ranges::find(report.findings, id, &Finding::id);
   return done == report.findings.end()
@@ -60,7 +61,7 @@ std::string EachInWords(const Report& report,
   return ListedWithAnd(texts);
 }
 
-// The predicted part of the plan. `after`: other changes are named before it.
+// The predicted part of the plan. `after`: other changes were named before it.
 std::string PredictedInWords(const Report& report, bool after) {
   const Plan& plan = report.plan;
   std::vector<std::string> each;
@@ -76,13 +77,14 @@ std::string PredictedInWords(const Report& report, bool after) {
           Milliseconds(plan.step_after_ms) + " per step, " +
           Factor(plan.step_before_ms / plan.step_after_ms);
   text += PlanRangeInWords(plan);
-  // How much of the bounds named before is gained is unknown, so the prediction
-  // is for the program as it was recorded.
+  // How much the changes named before really gain is unknown, because they have
+  // only bounds. So the prediction is for the program as it was recorded.
   text += after ? ", not counting the changes named before." : ".";
   if (!plan.assumption.empty()) {
     text += " This assumes that " + plan.assumption + ".";
   }
-  // A reader would otherwise apply the other predicted changes, too.
+  // Without this sentence a reader would apply the other predicted changes,
+  // too.
   const size_t predicted = static_cast<size_t>(
       std::ranges::count_if(report.findings, [](const Finding& finding) {
         return !IsNote(finding) && finding.gain_kind == GainKind::kPredicted;
@@ -148,6 +150,19 @@ std::string HeldBackInWords(const Report& report) {
          ": " + held + ". Record more steps to confirm.";
 }
 
+std::string MissingSizesInWords(const Report& report) {
+  const auto count = std::ranges::count_if(
+      report.skipped, [](const SkippedRule& rule) {
+        return rule.why.find("op-shapes") != std::string::npos ||
+               rule.why.find("(record_shapes)") != std::string::npos;
+      });
+  // A few rules need sizes of single ops, which any recording may lack.
+  if (count < kManyRules) return "";
+  return "The recording has no sizes of tensors, which " +
+         Count(count, "rule") +
+         " need: record with record_shapes=True to let them look, too.";
+}
+
 std::string PlanRangeInWords(const Plan& plan) {
   if (plan.low_ms <= 0) return "";
   const std::string least = Factor(plan.step_before_ms / plan.high_ms);
@@ -174,11 +189,9 @@ std::string PlanInWords(const Report& report) {
     const bool bounds = std::ranges::all_of(before, [&](const auto& id) {
       return std::ranges::count(plan.at_most, id) > 0;
     });
-    text =
-        "Start with " + EachInWords(report, before) +
-        (bounds
-             ? "; how much of that is gained cannot be predicted: measure it."
-             : "; these gains do not add up: measure after each change.");
+    text = "Start with " + EachInWords(report, before) +
+           (bounds ? "; the actual gain cannot be predicted, so measure it."
+                   : "; these gains do not add up: measure after each change.");
   }
   if (predicted) {
     text +=
@@ -200,9 +213,9 @@ std::string NoStepsInWords(const Report& report) {
                "Step() once per iteration (prof.step() in Python).";
 }
 
-// From the most to the least serious reason to judge nothing. "Healthy" needs
-// all: rules that looked, steps that vary little, and a step that mostly
-// computes.
+// Checks the reasons against a verdict, from the most to the least serious one.
+// "Healthy" needs rules that ran, steps that vary little, and a step that
+// mostly computes.
 std::string VerdictInWords(const Report& report) {
   if (std::ranges::any_of(report.findings, ShowsDamage)) {
     return "No verdict: the recording is incomplete (see above).";
@@ -230,13 +243,14 @@ std::string VerdictInWords(const Report& report) {
            (report.steps.count > 0 ? ", but the step" : ", but the program") +
            " computes for less than half of its time (see below).";
   }
-  // Computing may take the most of a good step; that no rule shortens it leaves
-  // no question open.
+  // Computing takes most of a good step, so it is no open question if no rule
+  // shortens it.
   const bool open =
       std::ranges::any_of(report.coverage, [](const CauseAnswer& answer) {
         return !answer.why.empty() && answer.cause != "compute";
       });
-  // What recurs is unknown, and with it whether the program is healthy.
+  // Without steps it is unknown what recurs, so the program is not called
+  // healthy.
   return (open || report.steps.count == 0 ? "" : "Healthy: ") + checks + ".";
 }
 
@@ -248,7 +262,8 @@ std::vector<std::string> UnansweredInWords(const Report& report) {
     std::string what = CauseInWords(answer.cause, report.has_gpu) + " " +
                        Milliseconds(answer.ms) + " (" +
                        Percent(answer.ms / step_ms);
-    // Work that hides behind the device takes more of the path than idle time.
+    // Host work that overlaps device work takes more time on the critical path
+    // than in the time split, which shows only idle time.
     if (answer.path_ms > 1.5 * answer.ms) {
       what += "; " + Milliseconds(answer.path_ms) + " of the critical path";
     }

@@ -1,5 +1,5 @@
-// What a report concludes: which change to make first, or what else to say
-// where no rule advises anything. Text and Markdown share these sentences. All
+// What a report concludes: which change to make first, or what else to say if
+// no rule advises anything. Text and Markdown share these sentences. All
 // functions are pure.
 #pragma once
 
@@ -16,15 +16,15 @@ namespace stepscope {
 // "Start with 1 (fp64-compute, at most 30.0 ms). Then ...". Empty without a
 // plan.
 std::string PlanInWords(const Report& report);
-// " (likely 1.6x to 2.0x)", with "roughly" where no outcomes are known; ""
-// where both ends read the same.
+// " (likely 1.6x to 2.0x)", with "roughly" if no outcomes are known; "" if both
+// ends would be printed the same.
 std::string PlanRangeInWords(const Plan& plan);
 
-// For a report without steps: what its times are of, and how to get steps.
+// For a report without steps: what its times refer to, and how to get steps.
 std::string NoStepsInWords(const Report& report);
 
-// The ids of the rules that ran and found nothing, in their order: those of
-// `clean`, and those about a cause that is left without an answer.
+// The sorted ids of the rules that ran and found nothing: those in
+// Report::clean, and those in CauseAnswer::looked.
 std::vector<std::string> RulesWithoutFinding(const Report& report);
 
 // One sentence for a report without advice: healthy, nothing found in a step
@@ -35,8 +35,12 @@ std::string VerdictInWords(const Report& report);
 // Notes that gain at least 3 % of the step, largest gain first. Empty where
 // step times vary by at most 5 %.
 std::vector<const Finding*> HeldBack(const Report& report);
-// One sentence about them; empty if there are none.
+// One sentence about the notes of HeldBack(); empty if there are none.
 std::string HeldBackInWords(const Report& report);
+
+// One sentence about the rules that were skipped because the recording has no
+// sizes of tensors, with how to record them; empty if it has sizes.
+std::string MissingSizesInWords(const Report& report);
 
 // The causes that take much of the step and that no advice answers, one line
 // each: "loading data 40.1 ms (31 %): the rules ... found nothing to change".

@@ -18,7 +18,7 @@
 namespace stepscope::analysis_test {
 namespace {
 
-// The rows of `trace` added in another order.
+// Returns `trace` with its rows added in another order.
 Trace Shuffled(const Trace& trace, uint64_t seed) {
   TraceBuilder builder;
   std::mt19937_64 random(seed);
@@ -101,13 +101,13 @@ TEST(AnalysisTest, ShiftingTimeChangesNoNumber) {
                    {.verbose = true}));
 }
 
-TEST(AnalysisTest, EveryRuleGivesOneOfThreeAnswers) {
+TEST(AnalysisTest, EveryRuleGivesExactlyOneAnswer) {
   for (uint64_t seed = 1; seed <= 25; ++seed) {
     for (bool gpu : {false, true}) {
       const Report report = Analyze(RandomTrace(
           {.seed = seed, .steps = static_cast<int>(seed % 4), .gpu = gpu}));
       std::vector<std::string> ids = report.clean;
-      std::set<std::string> looked;  // of large causes: perhaps of several
+      std::set<std::string> looked;  // several causes may list a rule
       for (const CauseAnswer& answer : report.coverage) {
         looked.insert(answer.looked.begin(), answer.looked.end());
       }
@@ -140,7 +140,7 @@ TEST(AnalysisTest, GainsNeverExceedTheStep) {
   }
 }
 
-TEST(AnalysisTest, WithoutOpsTheirRulesCannotLook) {
+TEST(AnalysisTest, SkipsRulesAboutOpsWithoutOps) {
   const Report report = Analyze(TraceFromText(R"(
     step 0..1000000 thread=0
     range 0..500000 thread=0 kind=loader enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__
@@ -167,7 +167,7 @@ TEST(AnalysisTest, TopOpsAreSortedByOwnTime) {
   EXPECT_DOUBLE_EQ(report.top_ops[2].total_ms_per_step, 5);
 }
 
-// aten::add takes longer on the host, aten::mm on the GPU.
+// aten::add takes longer on the host, and aten::mm on the GPU.
 TEST(AnalysisTest, TopOpsOfAGpuRunAreSortedByTheTimeOnTheGpu) {
   GpuText run;
   for (int step = 0; step < 4; ++step) {
@@ -193,8 +193,8 @@ TEST(AnalysisTest, TopOpsOfAGpuRunAreSortedByTheTimeOnTheGpu) {
   EXPECT_NE(text.find("ops by GPU time, per step"), std::string::npos) << text;
 }
 
-// A loader thread stacks batches while the training thread stacks, too; the
-// backward pass runs on a thread of its own, and is training.
+// A loader thread stacks batches, and the training thread stacks as well. The
+// backward pass has its own thread but belongs to training.
 TEST(AnalysisTest, TopOpsOfALoadersThreadHaveTheirOwnRows) {
   const Report report = Analyze(TraceFromText(R"(
     step 0..10000000 thread=0
@@ -216,7 +216,7 @@ TEST(AnalysisTest, TopOpsOfALoadersThreadHaveTheirOwnRows) {
   EXPECT_NE(text.find("aten::stack (other thread)"), std::string::npos) << text;
 }
 
-// Batches may be empty, and a rule may divide by what they hold.
+// Batches may be empty, and rules divide by numbers of elements.
 TEST(AnalysisTest, TensorsMayHaveNoElements) {
   const char* const kOps[] = {
       "inputs=(float[9,4],long int[8,0]) aten::embedding",

@@ -12,7 +12,7 @@
 namespace stepscope::compare_test {
 namespace {
 
-// Without line breaks.
+// Returns the text without line breaks.
 std::string Unwrapped(const Comparison& comparison) {
   std::string text;
   for (char c : ToText(comparison)) {
@@ -124,8 +124,8 @@ TEST(CompareTest, DoubtsThatTwoProgramsAreOne) {
   EXPECT_EQ(Unwrapped(one).find("doubt"), std::string::npos);
 }
 
-// Three steps of a layer with `batch` samples that takes `us`, and gradients of
-// `parameters` (their shapes).
+// Three steps of a layer that takes `us` for `batch` samples. `parameters` are
+// the shapes of the gradients.
 Trace Layer(int batch, int64_t us, const std::vector<std::string>& parameters) {
   CpuText text;
   for (int i = 0; i < 3; ++i) {
@@ -148,7 +148,7 @@ TEST(CompareTest, ShapesTellTheBatchWhereTheLoaderIsUnknown) {
   EXPECT_DOUBLE_EQ(c.batch_scale, 0.5);
   EXPECT_NEAR(c.measured.expected_ms, 10.1 - 16.1 / 2, 1e-6);
   EXPECT_EQ(c.doubt, "");
-  // One unit on the whole page; JSON keeps what was recorded.
+  // The text uses one unit for the whole page; JSON keeps the recorded times.
   ASSERT_FALSE(c.ops.empty());
   EXPECT_DOUBLE_EQ(c.ops[0].after_ms, 16);
   EXPECT_NE(Unwrapped(c).find("aten::addmm 10.0 8.00 -2.00 1.00 > 0.50"),
@@ -174,14 +174,14 @@ TEST(CompareTest, DoubtsThatOtherParametersAreOneModel) {
   EXPECT_NE(other.doubt.find("only 0 % of the parameters' shapes"),
             std::string::npos)
       << other.doubt;
-  // Twice the backward passes of the same model: gradients are accumulated.
+  // Twice the backward passes of the same model: gradient accumulation.
   const Comparison twice =
       Compare(one, Layer(32, 10'000, {"[16,8]", "[8]", "[16,8]", "[8]"}));
   EXPECT_EQ(twice.doubt, "");
 }
 
-// torch.profiler does not record how many threads or workers there are, so a
-// finding that is gone counts as followed.
+// torch.profiler records neither threads nor workers, so a finding that
+// disappeared counts as followed advice.
 TEST(CompareTest, AdviceWhoseSettingIsUnknownCountsAsFollowed) {
   const auto loading = [](const char* iterator, int64_t us) {
     CpuText text;
@@ -242,7 +242,7 @@ TEST(CompareTest, MarkdownShowsNamesAsTheyAre) {
       << text;
 }
 
-// Each of three steps takes 10 ms.
+// Three steps of 10 ms each.
 CpuText Steady(const std::string& head) {
   CpuText text(head);
   for (int i = 0; i < 3; ++i) {
@@ -255,8 +255,8 @@ CpuText Steady(const std::string& head) {
 TEST(CompareTest, BeginsWithWhatIsMissing) {
   const Trace cut =
       Steady(
-          "loss severity=error detail=\"the file is cut off. What follows is "
-          "missing\" truncated-file\n")
+          "loss severity=error detail=\"the file is cut off. Events after "
+          "that point are missing\" truncated-file\n")
           .Recorded();
   const Trace whole = Steady("").Recorded();
   const Comparison first = Compare(cut, whole);
@@ -278,8 +278,8 @@ TEST(CompareTest, BeginsWithWhatIsMissing) {
   EXPECT_EQ(ToText(Compare(whole, whole)).find("doubt"), std::string::npos);
 }
 
-// No gains are claimed from an incomplete recording. That does not resolve the
-// findings of the other one.
+// An incomplete recording claims no gains. That does not mean that the other
+// recording's findings are resolved.
 TEST(CompareTest, AnIncompleteTraceResolvesNoFinding) {
   const Trace whole = Simulate(Loading()).trace;
   const Trace cut = Steady("loss severity=error truncated-file\n").Recorded();
@@ -298,7 +298,7 @@ TEST(CompareTest, SaysWhatPartOfTheChangeIsRecordingCost) {
     }
     return text.Recorded();
   };
-  // 26 ms with 5 ms of cost, and 16 ms with 1 ms.
+  // Steps of 26 ms with 5 ms of recording cost, and of 16 ms with 1 ms.
   Comparison c = Compare(recorded(5'000, 20'000), recorded(1'000, 10'000));
   EXPECT_NEAR(c.before.recording_ms, 5, 0.01);
   EXPECT_NEAR(c.after.recording_ms, 1, 0.01);
@@ -320,7 +320,7 @@ TEST(CompareTest, SaysWhatPartOfTheChangeIsRecordingCost) {
   c.after.recording_ms = 14;
   EXPECT_NE(Unwrapped(c).find("Recording cost hides a gain of about 2.00 ms"),
             std::string::npos);
-  // 5 % of 26 ms.
+  // The costs differ by more than 5 % of 26 ms.
   c.after.recording_ms = 10.75;
   EXPECT_EQ(Unwrapped(c).find("ecording cost"), std::string::npos);
   c.after.recording_ms = 10.65;
@@ -345,7 +345,7 @@ TEST(CompareTest, NeedsStepsOnBothSides) {
   EXPECT_TRUE(Compare(Steady("").Recorded(), none)
                   .why_not.starts_with("the second trace has no step marks, "
                                        "and nothing in it recurs"));
-  // A mark without length.
+  // A step mark of length 0.
   const Trace empty = TraceFromText(
       "step 5..5 thread=0 number=0\nop 0..1000000 thread=0 aten::mm\n");
   EXPECT_TRUE(Compare(empty, Steady("").Recorded())

@@ -30,7 +30,7 @@ Finding Saving(const std::string& id, double ms,
   return finding;
 }
 
-// Half computing, a third loading.
+// A step that computes for one half and loads for one third.
 Report HalfComputing() {
   Report report;
   report.steps = {.count = 10, .steady = 10, .mean_ms = 100};
@@ -51,9 +51,9 @@ const CauseAnswer* AnswerTo(const Report& report, const std::string& cause) {
   return nullptr;
 }
 
-// The others save no time: they are about the recording, about memory, or about
-// what stands in the way of another rule's change.
-TEST(CoverageTest, OnlyTheseRulesAreAboutNoCause) {
+// These rules save no time: they are about the recording, about memory, or
+// about an obstacle to another rule's change.
+TEST(CoverageTest, OnlyTheseRulesHaveNoCause) {
   std::set<std::string> about_none;
   for (std::span<const Rule> family : RuleFamilies()) {
     for (const Rule& rule : family) {
@@ -67,8 +67,8 @@ TEST(CoverageTest, OnlyTheseRulesAreAboutNoCause) {
   EXPECT_TRUE(CausesOf("no-such-rule").empty());
 }
 
-// As contended-cores: not a change of the program, but printed with what it
-// gains at most.
+// For example, contended-cores: it is not a change of the program, but the
+// report shows the most that it can gain.
 TEST(CoverageTest, AWarningThatGainsAnswersItsCause) {
   Report report = HalfComputing();
   report.time_split_ms["contended"] = 20;
@@ -85,14 +85,14 @@ TEST(CoverageTest, ARuleAboutALargeCauseIsNotClean) {
   EXPECT_NE(Unexplained(report), "");
   ExplainCauses(report);
   EXPECT_EQ(Unexplained(report), "");
-  ASSERT_EQ(report.coverage.size(), 3u);  // dispatch is small
+  ASSERT_EQ(report.coverage.size(), 3u);  // dispatch is too small
   EXPECT_EQ(report.coverage[0].cause, "compute");
   EXPECT_EQ(report.coverage[1].cause, "data");
   EXPECT_EQ(report.coverage[1].why,
             "the rule loader-bound found nothing to change");
   EXPECT_EQ(report.coverage[1].looked,
             std::vector<std::string>{"loader-bound"});
-  // launch-bound is mainly about dispatch.
+  // The main cause of launch-bound is dispatch, which is small here.
   EXPECT_EQ(report.clean, std::vector<std::string>{"launch-bound"});
   EXPECT_EQ(AnswerTo(report, "host_code")->looked,
             std::vector<std::string>{"launch-bound"});
@@ -106,7 +106,7 @@ TEST(CoverageTest, NamesWhatTakesLongest) {
             "found nothing to change");
 }
 
-// What little of it lies on the critical path does not stand for the rest.
+// A short time on the critical path must not stand for all of the GPU's time.
 TEST(CoverageTest, NamesTheOpsThatTakeTheGpuLongest) {
   Report report = HalfComputing();
   report.has_gpu = true;
@@ -128,7 +128,7 @@ TEST(CoverageTest, NamesTheOpsThatTakeTheGpuLongest) {
       << AnswerTo(report, "compute")->why;
 }
 
-// The path shows 30 ms of launching where the GPU is idle for 6.
+// The path has 30 ms of launches, although the GPU is idle for only 6 ms.
 TEST(CoverageTest, SaysThatPartsAreOfTheCriticalPath) {
   Report report = HalfComputing();
   report.has_gpu = true;
@@ -157,7 +157,7 @@ TEST(CoverageTest, AFindingAnswersIfItMaySaveHalf) {
   EXPECT_EQ(AnswerTo(report, "data")->why, "");
   EXPECT_EQ(AnswerTo(report, "data")->ids,
             std::vector<std::string>{"sync-data-loading"});
-  // A rule about a cause that is answered may be clean.
+  // If a finding answers the cause, another rule about it may be clean.
   EXPECT_EQ(std::ranges::count(report.clean, "loader-bound"), 1);
   EXPECT_EQ(Unexplained(report), "");
 
@@ -192,7 +192,8 @@ TEST(CoverageTest, SaysWhatCouldNotLook) {
             "loader-bound was skipped: no waits were recorded");
 }
 
-// The GPU hides 30 ms of launching, but on the path they delay what follows.
+// The GPU hides 30 ms of launches, but on the critical path they delay the next
+// work.
 TEST(CoverageTest, TheCriticalPathCountsFromATenth) {
   Report report = HalfComputing();
   report.path_split_ms = {{"compute", 70}, {"data", 20}, {"dispatch", 10}};
@@ -273,8 +274,8 @@ TEST(OrderPlanTest, ABoundStandsWhereItsGainRanksIt) {
   EXPECT_EQ(report.plan.at_most,
             (std::vector<std::string>{"loader-bound", "fp64-compute"}));
   EXPECT_EQ(PlanInWords(report),
-            "Start with 1 (loader-bound, at most 60.0 ms); how much of that is "
-            "gained cannot be predicted: measure it. Then 2 (batch x 2): "
+            "Start with 1 (loader-bound, at most 60.0 ms); the actual gain "
+            "cannot be predicted, so measure it. Then 2 (batch x 2): "
             "predicted 100 to 80.0 ms per step, 1.2x, not counting the changes "
             "named before. Then try 3 (fp64-compute, at most 15.0 ms).");
 }
@@ -285,11 +286,11 @@ TEST(OrderPlanTest, BoundsAloneAreAPlan) {
   OrderPlan(report);
   EXPECT_EQ(PlanInWords(report),
             "Start with 1 (loader-bound, at most 60.0 ms) and 2 (fp64-compute, "
-            "at most 15.0 ms); how much of that is gained cannot be predicted: "
-            "measure it.");
+            "at most 15.0 ms); the actual gain cannot be predicted, so measure "
+            "it.");
 }
 
-// As for several ranks, whose changes no replay combines.
+// For several ranks, no replay combines the changes.
 TEST(OrderPlanTest, PredictionsThatAreNotCombinedStandOnTheirOwn) {
   Report report = WithFindings({Saving("launch-bound", 30),
                                 Saving("imbalanced-load", 25, GainKind::kBound),
@@ -314,7 +315,7 @@ TEST(OrderPlanTest, SmallBoundsAndNotesAreLeftOut) {
   EXPECT_EQ(PlanInWords(report), "");
 }
 
-// A recording that has lines needs no other one.
+// A recording with source lines needs no second recording.
 TEST(CoverageTest, OwnCodeHasItsLinesBelowWhereTheyWereRecorded) {
   Report report = HalfComputing();
   ExplainCauses(report);

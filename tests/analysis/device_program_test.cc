@@ -1,4 +1,4 @@
-// What a recording says, and does not say, about launches.
+// Checks which launches a recording shows, and which it misses.
 #include "replay/gpu/device_program.h"
 
 #include <gtest/gtest.h>
@@ -19,9 +19,10 @@ namespace {
 constexpr int kSteps = 4;
 constexpr int64_t kStepUs = 10'000;
 
-// Steps of 10 ms, alike; times of rows are in us since the step's begin.
+// Equal steps of 10 ms. Times of rows are in us from the start of the step.
 struct Rows {
-  // `rest` may hold {n}, which becomes n + 100 * the step's number.
+  // Adds a row to each step. In `rest`, {n} becomes n + 100 * the step's
+  // number.
   void Add(const std::string& kind, int64_t begin_us, int64_t end_us,
            const std::string& rest) {
     for (int64_t step = 0; step < kSteps; ++step) {
@@ -42,7 +43,7 @@ struct Rows {
       text += "\n";
     }
   }
-  // A launch of 5 us at `launched_us`, and its kernel.
+  // Adds a launch of 5 us at `launched_us` and its kernel.
   void AddKernel(int64_t launched_us, int64_t begin_us, int64_t end_us,
                  int number, int stream, const std::string& name) {
     const std::string correlation =
@@ -60,7 +61,7 @@ struct Rows {
   std::string text;
 };
 
-// The activity with that name in the second step.
+// Returns the activity of this name in the second step.
 const DeviceNode& Named(const AnalysisContext& m, std::string_view name) {
   for (const DeviceNode& node : m.replay.device()->activities) {
     if (node.step == 1 && node.ref.table == ActivityTable::kKernel &&
@@ -96,8 +97,8 @@ Edit Halved(const Trace& trace, std::string_view name) {
   return edit;
 }
 
-// Nothing waits for the device, so it lags behind the host, and the first steps
-// of the recording run what was launched before it.
+// Nothing waits for the device, so it lags behind the host. The first recorded
+// steps run work that was launched before the recording.
 TEST(DeviceProgramTest, ABacklogHasNoMissingLaunches) {
   const auto loop = [](double us, bool record) {
     return RunGpuLoop(ManyKernels(20, us, 5), {.steps = 8, .record = record});
@@ -116,8 +117,9 @@ TEST(DeviceProgramTest, ABacklogHasNoMissingLaunches) {
               0.03 * truth_ns);
 }
 
-// The same kernels, with numbers of calls that were made during the recording.
-TEST(DeviceProgramTest, ALaunchThatWasLostIsNoBacklog) {
+// The same kernels, but their correlation numbers belong to calls during the
+// recording.
+TEST(DeviceProgramTest, ALostLaunchIsNoBacklog) {
   Rows rows;
   rows.AddKernel(100, 200, 300, 1, 7, "first");
   rows.AddKernel(110, 300, 400, 3, 7, "second");
@@ -129,8 +131,8 @@ TEST(DeviceProgramTest, ALaunchThatWasLostIsNoBacklog) {
   EXPECT_GT(m.replay.device()->unmatched_frac, 0);
 }
 
-// A host that launches ahead and waits at the end of the step waits in the gaps
-// between the kernels, too.
+// A host that launches ahead and waits at the end of the step also waits in the
+// gaps between the kernels.
 TEST(DeviceProgramTest, GapsBetweenKernelsAreNoHostTime) {
   const ProgramRun run = RunGpuLoop(ManyKernels(400, 10, 1) + "sync device\n",
                                     {.steps = 6}, "gpu A100 between=900ns\n");
@@ -141,7 +143,7 @@ TEST(DeviceProgramTest, GapsBetweenKernelsAreNoHostTime) {
   EXPECT_NEAR(m.replay.check().limit_error, 0, 0.05);
 }
 
-// A call of 4.8 ms that ends with the device's only kernel.
+// A call of 4.8 ms that ends when the device's only kernel ends.
 ReplayCheck CheckWithLongCall(const std::string& name) {
   Rows rows;
   rows.AddKernel(100, 110, 5'000, 1, 7, "some_kernel");
@@ -150,11 +152,12 @@ ReplayCheck CheckWithLongCall(const std::string& name) {
   return AnalysisContext(trace).replay.check();
 }
 
-// Unchanged, the replayed steps are exact whether or not replay knows that the
-// call waits. Without the device's time they are not.
+// Without an edit, the replayed steps are exact whether or not the replay knows
+// that the call waits. If the device gets faster, they are exact only if it
+// knows.
 TEST(DeviceProgramTest, AWaitThatReplayDoesNotKnowFailsTheSecondCheck) {
   EXPECT_TRUE(CheckWithLongCall("cudaStreamSynchronize").valid);
-  // Few launches are in flight, so replay takes a long one for host time.
+  // With few launches in flight, the replay takes a long launch for host time.
   for (const char* name : {"cudaModuleUnload", "cudaLaunchKernel"}) {
     const ReplayCheck check = CheckWithLongCall(name);
     EXPECT_NEAR(check.no_edit_error, 0, 1e-3);
@@ -164,15 +167,14 @@ TEST(DeviceProgramTest, AWaitThatReplayDoesNotKnowFailsTheSecondCheck) {
   }
 }
 
-// These take long by themselves.
+// Allocations take long by themselves.
 TEST(DeviceProgramTest, AnAllocationBesideABusyDeviceIsHostTime) {
   const ReplayCheck check = CheckWithLongCall("cudaMalloc");
   EXPECT_TRUE(check.valid) << check.why_not;
   EXPECT_NEAR(check.limit_error, 0, 0.01);
 }
 
-// What the graph does not show lasts as long as before when its kernels get
-// faster.
+// A hole in a graph keeps its length when the graph's kernels get faster.
 TEST(DeviceProgramTest, HolesInAGraphAreItsOwn) {
   Rows rows;
   rows.Add("runtime_call", 100, 120,
@@ -204,8 +206,8 @@ TEST(DeviceProgramTest, KernelsOfAGraphKeepTheirOrder) {
               1e6, 1e4);
 }
 
-// The driver's queue holds launches. A graph of many kernels is one of them, so
-// it does not keep the host from launching the next.
+// The driver's queue holds launches. A graph of many kernels is a single
+// launch, so it does not block the host's next launch.
 TEST(DeviceProgramTest, AGraphIsOneLaunch) {
   std::string graph = "graph {\n";
   for (int i = 0; i < 1200; ++i) graph += "kernel some_kernel 2us\n";
@@ -230,7 +232,7 @@ TEST(DeviceProgramTest, ASingleStepIsReplayedWithAWiderRange) {
   EXPECT_NEAR(m.replay.StepNs(halved), truth_ns, 0.02 * truth_ns);
   const Gain gain = PredictGain(m, halved);
   const Gain sure = PredictGain(several, Halved(six.ranks[0], "some_kernel"));
-  // A fifth of the logarithm of the step, as outcomes count it.
+  // The range is a fifth of the logarithm of the step, as outcomes define it.
   const double step_ms = m.replay.StepNs({}) * 1e-6;
   EXPECT_NEAR(std::log(1 - gain.low_ms / step_ms) /
                   std::log(1 - sure.low_ms / step_ms),
@@ -238,8 +240,8 @@ TEST(DeviceProgramTest, ASingleStepIsReplayedWithAWiderRange) {
   EXPECT_LT(gain.high_ms, step_ms);
 }
 
-// What a host gains that no longer waits for the device, it gains by beginning
-// with the next step.
+// A host that no longer waits for the device gains time by starting the next
+// step earlier.
 TEST(DeviceProgramTest, ASingleStepIsFollowedByOthersLikeIt) {
   const auto loop = [](bool reads, int steps, bool record) {
     return RunGpuLoop(
@@ -270,11 +272,12 @@ TEST(DeviceProgramTest, ASingleStepThatWarmsUpIsRefused) {
     return AnalysisContext(run.ranks[0]).replay.check();
   };
   EXPECT_FALSE(check(5'000).valid);
-  EXPECT_NE(check(5'000).why_not.find("happens once"), std::string::npos);
+  EXPECT_NE(check(5'000).why_not.find("one-off work"), std::string::npos);
   EXPECT_TRUE(check(100).valid);
 }
 
-// `event` ends when the event is recorded, `last` just before `waiting` begins.
+// The kernel `event` ends when the event is recorded; `last` ends just before
+// `waiting` starts.
 Rows WithEvent() {
   Rows rows;
   rows.AddKernel(0, 10, 2'010, 1, 7, "event");

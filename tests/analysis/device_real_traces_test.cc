@@ -1,6 +1,6 @@
-// Replay on traces that other people recorded (tests/data/traces/README.md),
-// against what is known of them: pairs of which the second is the first with a
-// fix applied, and the figures of a prototype of the replay.
+// Replays traces that other people recorded (tests/data/traces/README.md) and
+// compares with known results: in a pair, the second trace is the first with a
+// fix. Other numbers come from a prototype of the replay.
 #include <gtest/gtest.h>
 #include <stepscope/read.h>
 
@@ -17,7 +17,7 @@ namespace {
 
 class DeviceRealTracesTest : public testing::TestWithParam<std::string> {
  protected:
-  // Skips the test where the trace is not at hand.
+  // Skips the test if the trace is missing.
   void Read(const std::string& name, const auto& test) {
     const std::string path = RealTracePath(name);
     if (path.empty()) {
@@ -34,7 +34,7 @@ class DeviceRealTracesTest : public testing::TestWithParam<std::string> {
   }
 };
 
-// Runtime calls whose name holds one of these words.
+// Returns runtime calls whose name contains one of these words.
 std::vector<RowId> Calls(const AnalysisContext& m,
                          std::initializer_list<std::string_view> words) {
   std::vector<RowId> rows;
@@ -51,7 +51,7 @@ std::vector<RowId> Calls(const AnalysisContext& m,
 
 class SpeakingTest : public DeviceRealTracesTest {};
 
-TEST_P(SpeakingTest, ReplaySpeaks) {
+TEST_P(SpeakingTest, ReplayIsValid) {
   Read(GetParam(), [](const AnalysisContext& m) {
     const ReplayCheck& check = m.replay.check();
     EXPECT_TRUE(check.valid) << check.why_not;
@@ -73,7 +73,8 @@ INSTANTIATE_TEST_SUITE_P(
       return test.param.substr(0, test.param.find('.'));
     });
 
-// Most of it loads libraries, so it is not judged as a step either.
+// Most of this recording loads libraries, so it is not judged as one step
+// either.
 TEST_F(DeviceRealTracesTest, ReplayRefusesARecordingOfStartingUp) {
   Read("alexnet_a100_cuda_sync.json.gz", [](const AnalysisContext& m) {
     EXPECT_TRUE(m.steps.empty());
@@ -88,7 +89,7 @@ TEST_F(DeviceRealTracesTest, ARecordingWithoutStepsIsReplayedWhole) {
   });
 }
 
-// Batches of 128 and of 2 take 30.9 and 31.9 ms: launches are what takes time.
+// Batches of 128 and of 2 take 30.9 and 31.9 ms, so launches set the time.
 TEST_F(DeviceRealTracesTest, LaunchesAreTheGainOfASmallBatch) {
   Read("part_a100_bs2.json.gz", [](const AnalysisContext& m) {
     const double recorded = After(m, {});
@@ -96,16 +97,16 @@ TEST_F(DeviceRealTracesTest, LaunchesAreTheGainOfASmallBatch) {
   });
 }
 
-// The same training was recorded again with four workers: medians of the steps
-// 176.3 and 126.5 ms.
-TEST_F(DeviceRealTracesTest, LoaderWorkersBringWhatTheyBrought) {
+// The same training recorded with four workers: the median step shrinks from
+// 176.3 to 126.5 ms.
+TEST_F(DeviceRealTracesTest, LoaderWorkersGainWhatWasMeasured) {
   Read("resnet50_v100_workers0.pt.trace.json.gz", [](const AnalysisContext& m) {
     const double gained = After(m, {}) - After(m, {.workers = 4});
     EXPECT_NEAR(gained, 49.8, 0.15 * 49.8);
   });
 }
 
-// The same copies were recorded again from pinned memory: 30.7 ms.
+// The same copies recorded from pinned memory: 30.7 ms.
 TEST_F(DeviceRealTracesTest, PinnedCopiesRunInBothDirectionsAtOnce) {
   Read("h2d_a100_pageable.json.gz", [](const AnalysisContext& m) {
     Edit edit{.no_wait = Calls(m, {"Memcpy"})};
@@ -117,13 +118,13 @@ TEST_F(DeviceRealTracesTest, PinnedCopiesRunInBothDirectionsAtOnce) {
     const double after = After(m, edit);
     EXPECT_LE(after, 30.7 * 1.25);
     EXPECT_GE(after, 30.7 / 1.25);
-    // The rates alone are not half of it.
+    // The higher rates alone give less than half of the gain.
     edit.no_wait.clear();
     EXPECT_GT(After(m, edit), 45);
   });
 }
 
-// Sums of the trace: 12.6 ms blocked, 1.2 ms idle, 11.6 ms gained.
+// Sums over the trace: 12.6 ms blocked, 1.2 ms idle, 11.6 ms gained.
 TEST_F(DeviceRealTracesTest, ReadsCostTheHostItsLead) {
   Read("recsys_a100_rank3of8.json.gz", [](const AnalysisContext& m) {
     const double gained =
@@ -133,8 +134,8 @@ TEST_F(DeviceRealTracesTest, ReadsCostTheHostItsLead) {
   });
 }
 
-// Added up kernel by kernel, the estimates are 40.1 and 6.5 ms.
-TEST_F(DeviceRealTracesTest, FasterKernelsBringALateHostNothing) {
+// Adding up gains kernel by kernel would give 40.1 and 6.5 ms.
+TEST_F(DeviceRealTracesTest, FasterKernelsGainNothingIfTheHostIsLate) {
   for (const char* name : {"resnet50_v100_workers4.pt.trace.json.gz",
                            "ddp_resnet_a100_rank0of2.json.gz"}) {
     Read(name, [](const AnalysisContext& m) {

@@ -1,4 +1,4 @@
-// What replay of a run with a GPU leaves out as the recorder's.
+// Tests how the replay of a GPU run removes the recorder's cost.
 #include <gtest/gtest.h>
 #include <stepscope/analysis.h>
 
@@ -17,15 +17,16 @@ namespace {
 
 constexpr int kOps = 50;
 
-// Steps of kOps ops with a kernel and a call of CUDA each, replayed as recorded
-// and as they are if recording costs `cost`.
+// Steps of kOps ops, each with a kernel and a CUDA call. Replayed as recorded,
+// and without the recorder, which costs `cost`.
 struct Recorded {
   Recorded(const std::string& step, const RecorderCost& cost)
       : trace(std::move(RunGpuLoop(step, {.steps = 6}).ranks[0])),
         measured(trace),
         without(MakeDeviceProgram(trace, measured.tree, measured.replayed,
                                   measured.parts, cost)) {}
-  // What faster kernels leave of the step without the recorder, in us.
+  // Returns the step without the recorder, in us, if kernels take `factor`
+  // times as long.
   double WithKernelsTimes(double factor) const {
     Edit edit;
     for (RowId row = 0; row < trace.kernels().size(); ++row) {
@@ -47,9 +48,9 @@ TEST(DeviceRecorderTest, AStepOfTheHostIsShorterByWhatEventsCost) {
   const double left = recorded - kOps * 4'000;
   EXPECT_NEAR(run.without.StepNs({}), left, 0.002 * recorded);
   EXPECT_NEAR(run.without.unrecorded_frac(), left / recorded, 0.002);
-  // The simulator's recorder takes next to nothing.
+  // The simulator's recorder costs almost nothing.
   EXPECT_NEAR(run.measured.replay.unrecorded_frac(), 1, 1e-3);
-  // The replay is checked against what was recorded.
+  // The replay itself is checked against the recorded steps.
   EXPECT_NEAR(run.without.check().no_edit_error, 0, 1e-3);
 }
 
@@ -61,7 +62,7 @@ TEST(DeviceRecorderTest, AStepOfTheGpuIsHardlyShorter) {
   EXPECT_GT(run.without.unrecorded_frac(), 0.99);
 }
 
-// The recorder held the host up, and so hid what kernels cost.
+// The recorder delays the host, which hides the time of kernels.
 TEST(DeviceRecorderTest, ShorterKernelsGainWhatTheRecorderHid) {
   const auto body = [](double kernel_us, double host_us) {
     return ManyKernels(kOps, kernel_us, host_us) + kReadBack;
@@ -76,15 +77,15 @@ TEST(DeviceRecorderTest, ShorterKernelsGainWhatTheRecorderHid) {
   ASSERT_LT(truth(10), 0.8 * truth(20));
 }
 
-// An op cannot have cost more than it took.
-TEST(DeviceRecorderTest, ATimeIsNeverAllTheRecorders) {
+// Recording an op cannot cost more than the op took.
+TEST(DeviceRecorderTest, KeepsAPartOfEachTime) {
   const Recorded run(ManyKernels(kOps, 4, 20), {.op_ns = 1e6});
   EXPECT_NEAR(run.without.unrecorded_frac(), 0.3, 0.03);
 }
 
-// Ops of torch.profiler, with 0.21 us between the two in each of them: it takes
-// 0.84 us per op, and as much per call of CUDA. In half of each step, a first
-// kernel hides that.
+// Ops as torch.profiler records them, 0.21 us apart: the profiler costs 0.84 us
+// per op and per CUDA call. In the first half of each step, a long kernel hides
+// this cost.
 Trace Profiled() {
   GpuText text;
   text.Line("run producer=torch.profiler");
@@ -113,7 +114,7 @@ TEST(DeviceRecorderTest, GainsReferToTheStepWithoutIt) {
   const AnalysisContext context(trace);
   ASSERT_TRUE(context.replay.check().valid) << context.replay.check().why_not;
   const double without = report.steps.unprofiled_ms;
-  // What is hidden there delays the other half.
+  // The cost hidden in the first half delays the second half.
   EXPECT_NEAR(without, report.steps.mean_ms - 100 * 4 * 0.84e-3, 0.01);
   EXPECT_NEAR(without, context.replay.StepNs({}) * 1e-6, 1e-3);
   EXPECT_TRUE(report.steps.cost_estimated);

@@ -1,4 +1,4 @@
-// Replay of runs with a GPU, against loops whose times are known.
+// Tests the replay of GPU runs on loops with known times.
 #include "replay/gpu/device_replay.h"
 
 #include <gtest/gtest.h>
@@ -17,7 +17,7 @@ namespace {
 
 constexpr int kSteps = 6;
 
-// Time per step of the program, in us.
+// Returns the program's time per step in us.
 double Truth(const std::string& step, int steps = kSteps,
              const std::string& machine = "") {
   return 1000 * RunGpuLoop(step, {.steps = steps, .record = false}, machine)
@@ -34,7 +34,7 @@ struct Recorded {
                const ReplayParameters& parameters = {}) const {
     return measured.replay.StepNs(edit, parameters) / 1000;
   }
-  // The runtime calls of that name.
+  // Returns the runtime calls of this name.
   std::vector<RowId> Calls(std::string_view name) const {
     std::vector<RowId> rows;
     for (RowId row = 0; row < trace.runtime_calls().size(); ++row) {
@@ -65,7 +65,8 @@ TEST(DeviceReplayTest, IsValidForAHostBoundLoop) {
   EXPECT_NEAR(run.check().limit_error, 0, 0.02);
 }
 
-// The host runs ahead, streams wait for each other, and each step reads back.
+// The host runs ahead, streams wait for each other, and each step reads a value
+// back.
 std::string Mixed(double kernel_us) {
   const std::string kernels = ManyKernels(20, kernel_us, 6);
   return kernels + "record a; wait a stream=20\nkernel other_kernel " +
@@ -74,7 +75,7 @@ std::string Mixed(double kernel_us) {
          "host 50us\n";
 }
 
-TEST(DeviceReplayTest, OfManyStepsARepresentativePartIsReplayed) {
+TEST(DeviceReplayTest, ReplaysARepresentativePartOfManySteps) {
   constexpr int kMany = 300;
   const Recorded run(Mixed(30), kMany);
   const DeviceProgram& program = *run.measured.replay.device();
@@ -100,8 +101,8 @@ TEST(DeviceReplayTest, OfManyStepsARepresentativePartIsReplayed) {
               0.01 * run.measured.stats.mean_ms);
 }
 
-// Nothing waits for the device, so it lags several steps behind the host, and
-// the replayed part begins in the middle of the lag.
+// Nothing waits for the device, so it lags several steps behind the host. The
+// replayed part starts in the middle of this lag.
 TEST(DeviceReplayTest, APartOfALoopWithABacklogIsRepresentative) {
   constexpr int kMany = 300;
   const Recorded run(ManyKernels(20, 60, 5), kMany);
@@ -121,7 +122,7 @@ TEST(DeviceReplayTest, IsValidForADeviceBoundLoop) {
   EXPECT_NEAR(run.check().no_edit_error, 0, 1e-3);
 }
 
-TEST(DeviceReplayTest, FasterKernelsWinNothingWhereTheHostIsLate) {
+TEST(DeviceReplayTest, FasterKernelsGainNothingIfTheHostIsLate) {
   const Recorded run(ManyKernels(50, 4, 20));
   Edit edit;
   for (const ActivityRef& work : run.Kernels("some_kernel")) {
@@ -130,7 +131,7 @@ TEST(DeviceReplayTest, FasterKernelsWinNothingWhereTheHostIsLate) {
   EXPECT_NEAR(run.After(edit), run.After({}), 0.02 * run.After({}));
 }
 
-TEST(DeviceReplayTest, FasterKernelsWinTheirTimeWhereTheDeviceIsBusy) {
+TEST(DeviceReplayTest, FasterKernelsGainTheirTimeIfTheDeviceIsBusy) {
   const auto body = [](double us) {
     return ManyKernels(50, us, 5) + kReadBack;
   };
@@ -144,8 +145,8 @@ TEST(DeviceReplayTest, FasterKernelsWinTheirTimeWhereTheDeviceIsBusy) {
               0.02 * Truth(body(45)));
 }
 
-// In such a loop only the launches wait, for room in the queue.
-TEST(DeviceReplayTest, FasterKernelsWinTheirTimeBehindAFullQueue) {
+// In such a loop, only launches wait: for room in the queue.
+TEST(DeviceReplayTest, FasterKernelsGainTheirTimeIfTheQueueIsFull) {
   const auto body = [](double us) { return ManyKernels(700, us, 5); };
   const Recorded run(body(60));
   ASSERT_TRUE(run.check().valid) << run.check().why_not;
@@ -156,10 +157,10 @@ TEST(DeviceReplayTest, FasterKernelsWinTheirTimeBehindAFullQueue) {
   EXPECT_NEAR(run.After(edit), Truth(body(30)), 0.03 * Truth(body(30)));
 }
 
-// Launches that waited for room still take their own time without the wait.
+// Launches that waited for room still need their own time without the wait.
 TEST(DeviceReplayTest, LaunchesLimitTheStepOnceTheDeviceIsFaster) {
   const auto body = [](double us) { return ManyKernels(700, us, 5); };
-  // The first launches find an empty queue: they show what one takes.
+  // The first launches find an empty queue and show the time of a launch.
   const Recorded run(body(60), kSteps, "steps 6 warmup=0");
   EXPECT_NEAR(run.check().limit_error, 0, 0.02);
   Edit edit;
@@ -192,7 +193,7 @@ TEST(DeviceReplayTest, BatchesMadeByWorkersAreTakenAtOnce) {
   const std::string step = "load\n" + ManyKernels(50, 50, 60) + kReadBack;
   const Recorded run(step, kSteps, "loader cpu=2ms");
   const double truth = Truth(step, kSteps, "loader cpu=2ms workers=2");
-  // Busy workers slow the training thread a little.
+  // Busy workers slow the training thread down a little.
   const double after = run.After({.workers = 2});
   EXPECT_GE(after, 0.99 * truth);
   EXPECT_LE(after, 1.15 * truth);
@@ -221,14 +222,15 @@ TEST(DeviceReplayTest, ACutKeepsItsKeepNs) {
 }
 
 TEST(DeviceReplayTest, DispatchIsCappedPerLaunch) {
-  const Recorded run("host 300us\n" +  // the user's own code stays
+  const Recorded run("host 300us\n" +  // the program's own code remains
                      ManyKernels(50, 4, 40));
-  // 2 us for both the op and its launch, which costs 4 here: 44 -> 2.
+  // 2 us remain for an op and its launch together (the launch costs 4 us here),
+  // so 44 us become 2 us.
   const double truth = 300 + 50 * 2;
   EXPECT_NEAR(run.After({.dispatch_ns = 2000}), truth, 0.1 * truth);
 }
 
-// On a stream of its own, where it slows no other kernel.
+// Runs on its own stream, where it slows no other kernel.
 std::string AllReduce(int us) {
   return "kernel ncclKernel_AllReduce " + std::to_string(us) +
          "us stream=20 fill=0; record reduced stream=20\n";
@@ -263,7 +265,7 @@ TEST(DeviceReplayTest, TheOptimizerWaitsForWhatIsOverlapped) {
 }
 
 TEST(DeviceReplayTest, AnUnrecordedDependencyMakesItRefuse) {
-  // The device is idle for half of the step, and no edge explains it.
+  // The device is idle for half of the step, and no edge explains why.
   std::string rows;
   for (int64_t i = 0; i < 4; ++i) {
     const auto row = [&](const std::string& kind, int64_t begin_us,
@@ -281,7 +283,7 @@ TEST(DeviceReplayTest, AnUnrecordedDependencyMakesItRefuse) {
           "stream=7" + launch + "some_kernel");
     }
     row("runtime_call", 300, 9'020, "thread=0 cudaDeviceSynchronize");
-    // Everything after the wait depends on it.
+    // Everything after the wait depends on this event.
     row("runtime_call", 9'500, 9'505, "thread=0 cudaEventRecord");
   }
   const Trace trace = TraceFromText(rows);

@@ -21,7 +21,7 @@ std::string Op(int64_t begin, int64_t end, const std::string& rest) {
          " thread=0 " + rest + "\n";
 }
 
-// `count` ranges of 80 ns, one every 100 ns, with an op in each.
+// `count` ranges of 80 ns that start every 100 ns, each with an op inside.
 std::string Ranges(int count, const std::string& kind, const std::string& name,
                    bool numbered = false) {
   std::string text;
@@ -72,7 +72,7 @@ TEST(InferredStepsTest, LayersAreNoSteps) {
   EXPECT_EQ(Infer(Ranges(12, "user", "attention")).step_source, "");
 }
 
-TEST(InferredStepsTest, AForwardThatIsFollowedByBackwardBeginsAStep) {
+TEST(InferredStepsTest, AForwardPassBeforeABackwardPassStartsAStep) {
   std::string text;
   for (int i = 0; i < 4; ++i) {
     text += Range(100 * i, 100 * i + 30, "kind=module ResNet_0");
@@ -81,7 +81,7 @@ TEST(InferredStepsTest, AForwardThatIsFollowedByBackwardBeginsAStep) {
     text += Op(100 * i + 40, 100 * i + 90, "kind=backward MmBackward0");
   }
   const InferredSteps steps = Infer(text);
-  // Nothing shows where the last step ends.
+  // The end of the last step is unknown.
   ASSERT_EQ(steps.windows.size(), 3u);
   EXPECT_EQ(steps.windows[2].host, (Span{200, 300}));
   EXPECT_NE(steps.step_source.find("ResNet_0"), std::string::npos);
@@ -140,7 +140,7 @@ TEST(WholeRecordingTest, IsJudgedAsOneStepWhereThereAreNone) {
   EXPECT_NE(ToText(report, TextOptions()).find("whole recording"), std::string::npos);
 }
 
-// A launch of `load_us` before 1 ms of kernels, all of it on an idle device.
+// A launch of `load_us` on an idle device, then 1 ms of kernels.
 Report AfterLoading(int load_us) {
   const std::string end = std::to_string(load_us * 1'000);
   return Analyze(TraceFromText(
@@ -150,7 +150,7 @@ Report AfterLoading(int load_us) {
       std::to_string(load_us * 1'000 + 1'000'000) + " correlation=1 k\n"));
 }
 
-// A launch below 1 ms is only slow.
+// A launch of less than 1 ms is slow but does not load code.
 TEST(WholeRecordingTest, IsNotJudgedWhereStartingUpTakesMuchOfIt) {
   EXPECT_EQ(AfterLoading(1'500).steps.mean_ms, 0);
   EXPECT_GT(AfterLoading(1'500).recording_ms, 2.4);
@@ -158,7 +158,7 @@ TEST(WholeRecordingTest, IsNotJudgedWhereStartingUpTakesMuchOfIt) {
   EXPECT_GT(AfterLoading(999).steps.mean_ms, 1.9);
 }
 
-// An op of 2.5 ms that launches a kernel after `pause_us` in another op.
+// An op of 2.5 ms: an inner op takes `pause_us`, then it launches a kernel.
 Report AfterPause(int pause_us) {
   const std::string begin = std::to_string(pause_us * 1'000);
   const std::string launched = std::to_string(pause_us * 1'000 + 10'000);

@@ -13,7 +13,8 @@ std::vector<RowId> Rows(std::span<const RowId> rows) {
   return {rows.begin(), rows.end()};
 }
 
-// matmul around mm, which begins with it; a sibling; ops of other threads.
+// matmul around mm, which starts at the same time; a sibling; and ops of other
+// threads.
 constexpr const char* kText = R"(
 op 10..50 thread=0 aten::matmul
 op 10..40 thread=0 aten::mm
@@ -22,7 +23,7 @@ op 50..60 thread=0 aten::relu
 op 52..54 aten::mul
 )";
 
-TEST(OpTreeTest, AWindowHasTheOpsOfTheThreadThatBeginInIt) {
+TEST(OpTreeTest, AWindowHasItsThreadsOpsThatStartInIt) {
   const Trace trace = TraceFromText(kText);
   const OpTree tree(trace);
   EXPECT_EQ(Rows(tree.of_thread(0, {10, 50})), (std::vector<RowId>{0, 1}));
@@ -37,7 +38,7 @@ TEST(OpTreeTest, InsideAnOpAreNoOpsAroundItAndNoneOfOtherThreads) {
   EXPECT_EQ(Rows(tree.inside(0)), (std::vector<RowId>{0, 1}));
   EXPECT_EQ(Rows(tree.inside(1)), (std::vector<RowId>{1}));
   EXPECT_EQ(Rows(tree.inside(3)), (std::vector<RowId>{3}));
-  EXPECT_TRUE(tree.inside(4).empty());  // of no known thread
+  EXPECT_TRUE(tree.inside(4).empty());  // its thread is unknown
 }
 
 }  // namespace

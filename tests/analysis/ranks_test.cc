@@ -1,5 +1,5 @@
-// Runs of several ranks as event lists: steps of 100 ms with two all-reduces,
-// which end on all ranks 0.5 ms after the last has arrived.
+// Tests runs of several ranks as event lists: steps of 100 ms with two
+// all-reduces, which end on all ranks 0.5 ms after the last rank arrives.
 #include <gtest/gtest.h>
 #include <stepscope/analysis.h>
 #include <stepscope/ranks.h>
@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "analysis/ranks/late_ranks.h"
 #include "analysis/ranks/rank_comparison.h"
 #include "rules/rule_testing.h"
 #include "support/trace_text.h"
@@ -22,7 +23,7 @@ namespace {
 constexpr int kSteps = 6;
 constexpr int64_t kMoveNs = 500'000;
 
-// How late `rank` arrives at a collective, in ns.
+// Returns how late `rank` arrives at a collective, in ns.
 using Lateness = std::function<int64_t(int rank, int step, int collective)>;
 
 struct Job {
@@ -30,10 +31,10 @@ struct Job {
   Lateness late = [](int, int, int) { return 0; };
   std::function<int64_t(int rank)> clock = [](int) { return 0; };
   int64_t loader_of_rank_3_ns = 0;
-  int longer_rank = -1;            // computes longer than the others,
-  int64_t longer_ns = 10'000'000;  // by so much
-  int skip_first_of_rank = -1;     // whose recording misses one collective
-  bool covered = false;            // computing runs beside all collectives
+  int longer_rank = -1;  // a rank that computes for longer than the others,
+  int64_t longer_ns = 10'000'000;  // by this time
+  int skip_first_of_rank = -1;  // a rank whose recording misses one collective
+  bool covered = false;         // all collectives overlap with computation
 };
 
 std::string Span(int64_t begin, int64_t end) {
@@ -92,7 +93,7 @@ std::vector<RankDigest> Digests(const Job& job) {
 }
 Report Of(const Job& job) { return AnalyzeRanks(Digests(job)); }
 
-// Somebody else is late each time.
+// A different rank is late each time.
 int64_t Changing(int rank, int step, int collective) {
   return rank == (3 * step + 5 * collective) % 8 ? 8'000'000 : rank * 100'000;
 }
@@ -119,7 +120,7 @@ TEST(RanksTest, SaysWhoWaitsForWhom) {
   Job job;
   job.late = [](int rank, int, int) { return rank == 3 ? 20'000'000 : 0; };
   const Report report = Of(job);
-  // Every other rank waits 20 ms at each of two collectives per step.
+  // Every other rank waits for 20 ms at each of two collectives per step.
   ASSERT_EQ(report.ranks.waits.size(), 7u);
   double sum = 0;
   for (const RankWait& wait : report.ranks.waits) {
@@ -131,7 +132,7 @@ TEST(RanksTest, SaysWhoWaitsForWhom) {
   EXPECT_NEAR(sum / 8, report.ranks.waiting_ms, 0.5);
 }
 
-TEST(RanksTest, NobodyWaitsWhereAllArriveTogether) {
+TEST(RanksTest, FindsNoWaitsIfAllRanksArriveTogether) {
   EXPECT_TRUE(Of(Job()).ranks.waits.empty());
 }
 
@@ -200,7 +201,7 @@ TEST(RanksTest, CallsItImbalanceWhereTheLateRankChanges) {
 TEST(RanksTest, ImbalanceBeginsAtThreePerCentOfTheStep) {
   const auto waiting = [](int64_t ns) {
     Job job;
-    // Half of the ranks wait, and which half changes: 1.5 times the mean wait.
+    // Half of the ranks wait, in turns, for 1.5 times the mean wait.
     job.late = [ns](int rank, int step, int k) {
       return rank % 2 == (step + k) % 2 ? ns : 0;
     };
@@ -210,7 +211,7 @@ TEST(RanksTest, ImbalanceBeginsAtThreePerCentOfTheStep) {
   EXPECT_NE(Find(waiting(3'100'000), "imbalanced-load"), nullptr);
 }
 
-// A few steps whose waits differ as much as that prove no share.
+// The waits of a few steps vary too much to prove a share of 3 %.
 TEST(RanksTest, WaitsThatVaryMustExceedTheirNoise) {
   const auto waiting = [](int64_t ns, int64_t more) {
     Job job;
@@ -265,7 +266,7 @@ TEST(RanksTest, OrderOfTheFilesChangesNothing) {
   }
 }
 
-TEST(RanksTest, WaitsThatComputingCoversAreNobodysLoss) {
+TEST(RanksTest, IgnoresWaitsThatComputationCovers) {
   Job job;
   job.late = &Changing;
   job.covered = true;
@@ -288,7 +289,8 @@ TEST(RanksTest, TwoRanksNeedOneToBeNearlyAlwaysLast) {
   EXPECT_NE(Find(report, "imbalanced-load"), nullptr);
 }
 
-// A report on ranks whose steps vary so that their means stray by `noise_ms`.
+// Returns the report on ranks whose steps vary so that their means are off by
+// `noise_ms`.
 Report WithNoise(const Job& job, double noise_ms) {
   std::vector<RankDigest> ranks = Digests(job);
   for (RankDigest& rank : ranks) {
@@ -297,8 +299,8 @@ Report WithNoise(const Job& job, double noise_ms) {
   return AnalyzeRanks(ranks);
 }
 
-// Rank 1 is late at the first collective of each step by what it computes
-// longer; who is last at the second one is chance.
+// Rank 1 is late at the first collective of each step by the time it computes
+// longer. Which rank is last at the second collective is chance.
 Job LateAtTheFirst(int64_t late_ns) {
   Job job{.ranks = 2, .longer_rank = 1, .longer_ns = 20'000'000};
   job.late = [late_ns](int rank, int, int collective) {
@@ -309,7 +311,7 @@ Job LateAtTheFirst(int64_t late_ns) {
   return job;
 }
 
-TEST(RanksTest, OfTwoRanksTheOneThatMostWaitingIsForIsSlowIfItsWorkSaysSo) {
+TEST(RanksTest, OfTwoRanksTheOneWithLongerWorkIsTheStraggler) {
   const Report report = Of(LateAtTheFirst(20'000'000));
   const Finding* finding = Find(report, "straggler-rank");
   ASSERT_NE(finding, nullptr);
@@ -317,15 +319,15 @@ TEST(RanksTest, OfTwoRanksTheOneThatMostWaitingIsForIsSlowIfItsWorkSaysSo) {
   EXPECT_NE(finding->evidence.find("computing"), std::string::npos)
       << finding->evidence;
   EXPECT_TRUE(IsClean(report, "imbalanced-load"));
-  // The same without longer work: nobody is slow.
+  // The same without longer work: no rank is slow.
   Job equal = LateAtTheFirst(20'000'000);
   equal.longer_rank = -1;
   EXPECT_TRUE(IsClean(Of(equal), "straggler-rank"));
   EXPECT_NE(Find(Of(equal), "imbalanced-load"), nullptr);
-  // 5 of 9 ms, and 7 of 11 ms: 60 % lies between.
+  // Rank 1 causes 5 of 9 ms, and 7 of 11 ms; the threshold is 60 %.
   EXPECT_TRUE(IsClean(Of(LateAtTheFirst(5'000'000)), "straggler-rank"));
   EXPECT_NE(Find(Of(LateAtTheFirst(7'000'000)), "straggler-rank"), nullptr);
-  // Means that stray by 20 ms prove no 20 ms.
+  // Means that are off by 20 ms cannot prove 20 ms.
   EXPECT_TRUE(
       IsClean(WithNoise(LateAtTheFirst(20'000'000), 20), "straggler-rank"));
 }
@@ -341,12 +343,12 @@ TEST(RanksTest, TimeWithoutACoreMakesNoStraggler) {
   EXPECT_TRUE(IsClean(report, "straggler-rank"));
   const Finding* finding = Find(report, "imbalanced-load");
   ASSERT_NE(finding, nullptr);
-  // The late rank's cause is named there.
+  // That finding names the late rank's cause.
   EXPECT_NE(finding->evidence.find("Rank 1 spends"), std::string::npos)
       << finding->evidence;
 }
 
-TEST(RanksTest, NeitherDoesWorkThatIsLongerByLessThanContention) {
+TEST(RanksTest, LongerWorkBelowTheContentionMakesNoStraggler) {
   Job job{.ranks = 2, .longer_rank = 1, .longer_ns = 10'000'000};
   job.late = [](int rank, int, int) { return rank * 10'000'000; };
   std::vector<RankDigest> ranks = Digests(job);
@@ -355,14 +357,14 @@ TEST(RanksTest, NeitherDoesWorkThatIsLongerByLessThanContention) {
     rank.report.time_split_ms["contended"] = 9;
   }
   EXPECT_NE(Find(AnalyzeRanks(ranks), "straggler-rank"), nullptr);
-  // Which of the two lost more is chance.
+  // Which of the two ranks lost more time is chance.
   ranks[0].report.time_split_ms["contended"] = 11;
   EXPECT_TRUE(IsClean(AnalyzeRanks(ranks), "straggler-rank"));
 }
 
 // Hosts that do not wait for each other drift apart, and the later one stays
 // late without being slow.
-TEST(RanksTest, ARankThatIsLateButDoesNotWorkLongerIsNoStraggler) {
+TEST(RanksTest, ALateRankWithoutLongerWorkIsNoStraggler) {
   Job job;
   job.ranks = 2;
   job.late = [](int rank, int, int) { return rank == 1 ? 10'000'000 : 0; };
@@ -376,13 +378,13 @@ TEST(RanksTest, LongerWorkWithinTheNoiseProvesNoStraggler) {
   job.late = [](int rank, int, int) { return rank * 3'000'000; };
   EXPECT_NE(Find(WithNoise(job, 1), "straggler-rank"), nullptr);
   EXPECT_TRUE(IsClean(WithNoise(job, 3), "straggler-rank"));
-  // A tenth of the step is no chance, however much steps vary.
+  // A tenth of the step is not chance, however much the steps vary.
   job.longer_ns = 10'000'000;
   EXPECT_NE(Find(WithNoise(job, 50), "straggler-rank"), nullptr);
 }
 
 TEST(RanksTest, EqualRanksThatDriftedApartAreNoImbalance) {
-  // Rank 1 is the last one in five steps of six.
+  // Rank 1 is last in five of six steps.
   const auto drifting = [](int64_t ns) {
     Job job{.ranks = 2};
     job.late = [ns](int rank, int step, int) {
@@ -406,7 +408,7 @@ TEST(RanksTest, LeavesOutStepsWhereARankMissesACollective) {
   EXPECT_EQ(report.ranks.collectives, 2 * (kSteps - 1));
 }
 
-TEST(RanksTest, DoesNotCompareWhatIsNoOneRun) {
+TEST(RanksTest, DoesNotCompareDifferentRuns) {
   Job job;
   std::vector<RankDigest> ranks = Digests(job);
   ranks[1].report.run.rank = 0;
@@ -424,10 +426,10 @@ TEST(RanksTest, DoesNotCompareWhatIsNoOneRun) {
 
 TEST(RanksTest, OneRankCannotTell) {
   const Report report = Analyze(RankTrace(Job(), 0));
-  EXPECT_NE(WhyBlind(report, "straggler-rank").find("one rank of 8"),
+  EXPECT_NE(WhySkipped(report, "straggler-rank").find("one rank of 8"),
             std::string::npos)
-      << WhyBlind(report, "straggler-rank");
-  EXPECT_NE(WhyBlind(report, "imbalanced-load").find("all ranks"),
+      << WhySkipped(report, "straggler-rank");
+  EXPECT_NE(WhySkipped(report, "imbalanced-load").find("all ranks"),
             std::string::npos);
 }
 
@@ -465,7 +467,7 @@ TEST(RanksTest, AStepThatOneRankLeavesOutIsToldOfTheRun) {
   EXPECT_EQ(report.steps.steady, kSteps - 1);
   EXPECT_NE(ToText(report, {}).find("with a checkpoint"), std::string::npos)
       << ToText(report, {});
-  // Another rank leaves out another one.
+  // Another rank leaves out another step.
   ranks[0].report.step_times[4].kind = "slow";
   ranks[0].report.steps.steady -= 1;
   EXPECT_EQ(AnalyzeRanks(ranks).steps.steady, kSteps - 2);
@@ -480,6 +482,22 @@ TEST(RanksTest, TimesAreMeansOverTheRanks) {
   EXPECT_NEAR(sum, report.steps.mean_ms, 1e-6);
   EXPECT_NE(ToText(report, {}).find("ranks, ms per step"), std::string::npos);
   EXPECT_NE(ToJson(report).find("\"clock_residual_us\""), std::string::npos);
+}
+
+TEST(ByHostTest, AMachinesHostTimeNeedsThatOfEachRank) {
+  RankComparison ranks;
+  for (const auto& [host, host_ms] :
+       {std::pair{"a", 40.0}, {"a", 60.0}, {"b", 30.0}, {"b", -1.0}}) {
+    RankRow row;
+    row.rank = static_cast<int32_t>(ranks.rows.size());
+    row.host = host;
+    row.host_ms = host_ms;
+    ranks.rows.push_back(row);
+  }
+  const RankComparison machines = ByHost(ranks);
+  ASSERT_EQ(machines.rows.size(), 2u);
+  EXPECT_DOUBLE_EQ(machines.rows[0].host_ms, 50);
+  EXPECT_EQ(machines.rows[1].host_ms, -1);
 }
 
 std::string LossesOf(const std::map<int32_t, std::string>& missing) {

@@ -1,5 +1,5 @@
-// Replay against the simulator: what it predicts for an edit is compared with
-// a simulation of the edited program.
+// Compares the replay's prediction for an edit with a simulation of the edited
+// program.
 #include "replay/replay.h"
 
 #include <gtest/gtest.h>
@@ -113,7 +113,7 @@ TEST(ReplayTest, PredictsWorkersAndThreadsTogether) {
   }
 }
 
-// The framework's time does not grow with the batch, so it shrinks per sample.
+// Framework time does not grow with the batch, so it shrinks per sample.
 TEST(ReplayTest, PredictsLargerBatchesWithinATenth) {
   for (const Case& c : kCases) {
     const LoopRun run = Simulate(LoopOf(c));
@@ -131,7 +131,7 @@ TEST(ReplayTest, PredictsLargerBatchesWithinATenth) {
   }
 }
 
-TEST(ReplayTest, SmallOpsWinMostFromALargerBatch) {
+TEST(ReplayTest, SmallOpsGainMostFromALargerBatch) {
   Loop loop{.ops = Ops(100, 0.1)};
   for (LoopOp& op : loop.ops) {
     op.dispatch_us = 30;
@@ -148,7 +148,8 @@ TEST(ReplayTest, SmallOpsWinMostFromALargerBatch) {
   ExpectNear(Ms(measured, {.batch = 2}), truth, 0.10, "batch x 2");
 }
 
-// Steps of 60 ms of ops and 40 ms of code in a range called `name`.
+// Returns the step for twice the batch. The recorded step has 60 ms of ops and
+// 40 ms of code in a range called `name`.
 double TwiceTheBatchMs(const std::string& name) {
   CpuText text;
   for (int step = 0; step < 4; ++step) {
@@ -167,13 +168,13 @@ TEST(ReplayTest, SavingTheModelTakesAsLongForAnyBatch) {
   EXPECT_NEAR(TwiceTheBatchMs("save checkpoint"), 80.5, 1);
 }
 
-TEST(ReplayTest, AWorkerWinsAllOfTheLoadingOnAFreeCore) {
+TEST(ReplayTest, AWorkerOnAFreeCoreSavesAllLoading) {
   const LoopRun run = Simulate(LoopOf({2, 1, 37, 2.5, 40}));
   const AnalysisContext measured(run.trace);
   EXPECT_NEAR(Ms(measured, {}) - Ms(measured, {.workers = 1}), 37, 0.5);
 }
 
-TEST(ReplayTest, AWorkerWinsNothingWhenThePoolHasAllCores) {
+TEST(ReplayTest, AWorkerGainsNothingIfThePoolHasAllCores) {
   const LoopRun run = Simulate(LoopOf({2, 2, 40, 5, 40}));
   const AnalysisContext measured(run.trace);
   EXPECT_LT(Ms(measured, {}) - Ms(measured, {.workers = 1}), 0.5);
@@ -195,7 +196,7 @@ TEST(ReplayTest, ZeroGradCanBeTakenOut) {
   Trace trace = Simulate(loop).trace;
   TraceBuilder builder;
   AddAll(trace, builder);
-  // The range shows that these are gradients.
+  // The range shows that the zeroed tensors are gradients.
   for (const Step& step : trace.steps()) {
     builder.Add(
         Range{.begin_ns = step.begin_ns,
@@ -225,7 +226,7 @@ TEST(ReplayTest, IsInvalidWithoutSteps) {
   EXPECT_FALSE(Replay(CpuProgram()).check().valid);
 }
 
-// Three ops of 1 ms per step, the second one after 0.2 ms of own code.
+// Steps of three 1 ms ops; the second one follows 0.2 ms of own code.
 AnalysisContext ThreeOps(Trace& trace) {
   CpuText text;
   for (int i = 0; i < 4; ++i) {
@@ -238,7 +239,7 @@ AnalysisContext ThreeOps(Trace& trace) {
   return AnalysisContext(trace);
 }
 
-// A cut of the first `us` of the second op of each step, down to `keep_us`.
+// Shortens the first `us` of each step's second op to `keep_us`.
 Edit CutOps(const Trace& trace, int64_t us, double keep_us) {
   Edit edit;
   for (RowId row = 1; row < trace.ops().size(); row += 3) {
@@ -256,7 +257,7 @@ TEST(ReplayTest, CutsShortenWhatLiesInThem) {
   EXPECT_NEAR(Ms(measured, {}), 3.2, 0.001);
   EXPECT_NEAR(Ms(measured, CutOps(trace, 1'000, 0)), 2.2, 0.001);
   EXPECT_NEAR(Ms(measured, CutOps(trace, 500, 100)), 2.8, 0.001);
-  // Nothing becomes longer.
+  // A cut never makes anything longer.
   EXPECT_NEAR(Ms(measured, CutOps(trace, 500, 600)), 3.2, 0.001);
 }
 
@@ -264,7 +265,7 @@ TEST(ReplayTest, OfOverlappingCutsTheDeeperOneCounts) {
   Trace trace;
   const AnalysisContext measured = ThreeOps(trace);
   const Edit both = Combine(CutOps(trace, 1'000, 500), CutOps(trace, 500, 0));
-  // 0 of the first half, and half of the second.
+  // Nothing remains of the first half, and half remains of the second.
   EXPECT_NEAR(Ms(measured, both), 2.45, 0.001);
 }
 
@@ -277,7 +278,7 @@ TEST(ReplayTest, CombiningKeepsBothEdits) {
 }
 
 TEST(ReplayTest, PredictsMoreWorkersWhereOneDeliversTooSlowly) {
-  // Nothing competes for cores, so calibration must not slow the ops.
+  // Nothing competes for cores, so calibration must not slow the ops down.
   for (double batch_ms : {150.0, 190.0, 220.0}) {
     Loop loop{.steps = 6,
               .batch_ms = batch_ms,

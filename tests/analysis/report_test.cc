@@ -21,7 +21,7 @@ bool Contains(const std::string& text, const std::string& part) {
   return text.find(part) != std::string::npos;
 }
 
-TEST(WordsTest, NumbersAreRoundedToWhatCanBeTold) {
+TEST(WordsTest, NumbersAreRoundedToTheirPrecision) {
   EXPECT_EQ(Number(147.6), "148");
   EXPECT_EQ(Number(41.27), "41.3");
   EXPECT_EQ(Number(3.14159), "3.14");
@@ -57,8 +57,8 @@ TEST(TextReportTest, SaysWhatToDoFirst) {
   EXPECT_FALSE(Contains(text, "\x1b")) << text;
 }
 
-// Findings about the recording come first and have no number; notes have none
-// either.
+// Neither findings about the recording, which come first, nor notes have a
+// number.
 TEST(TextReportTest, ThePlanNamesFindingsByTheNumbersPrinted) {
   Report report;
   report.steps = {.count = 10, .steady = 10, .mean_ms = 10};
@@ -117,10 +117,10 @@ TEST(TextReportTest, AHealthyRunSaysSo) {
   EXPECT_FALSE(Contains(text, "Apply ")) << text;
 }
 
-TEST(TextReportTest, NotesSayFromWhichGainOnTheyWouldBeFindings) {
+TEST(TextReportTest, NotesNameTheSmallestGainOfAFinding) {
   const Report report =
       Analyze(Simulate({.ops = Ops(40, 5), .threads = 2}).trace);
-  // Equal steps: 1 % of their mean.
+  // If all steps are equal, the limit is 1 % of their mean.
   EXPECT_NEAR(report.steps.smallest_gain_ms, report.steps.mean_ms / 100, 1e-6);
   Report with_note;
   with_note.steps = {.count = 6, .steady = 6, .mean_ms = 300};
@@ -135,7 +135,7 @@ TEST(TextReportTest, NotesSayFromWhichGainOnTheyWouldBeFindings) {
                        "to report here)\n"));
 }
 
-TEST(TextReportTest, WhatNoiseHidesIsNotCalledHealthy) {
+TEST(TextReportTest, ARunTooNoisyToJudgeIsNotCalledHealthy) {
   Report report;
   report.steps = {.count = 6, .steady = 6, .mean_ms = 300, .cov = 0.2};
   report.time_split_ms = {{"compute", 200}, {"host_code", 100}};
@@ -153,7 +153,7 @@ TEST(TextReportTest, WhatNoiseHidesIsNotCalledHealthy) {
   EXPECT_TRUE(
       Contains(VerdictInWords(report), "zero-grad-kernels (predicted 18.0 ms)"))
       << VerdictInWords(report);
-  // Half a bound counts; and calm steps hide nothing.
+  // Half of a bound counts. Steps without noise hide nothing.
   report.findings[0].gain_kind = GainKind::kBound;
   report.findings[0].gain.expected_ms = 17;
   EXPECT_EQ(VerdictInWords(report),
@@ -209,8 +209,8 @@ TEST(TextReportTest, AGainNamesItsStepAndItsRange) {
   EXPECT_EQ(GainInWords(report, finding), "");
 }
 
-// 5 to 2.5 ms at four times the batch: both are times for the recorded number
-// of samples.
+// From 5 to 2.5 ms with four times the batch. Both times are per recorded batch
+// size.
 TEST(TextReportTest, APlanWithABatchSaysHowItIsCounted) {
   Report report;
   report.findings.resize(1);
@@ -243,8 +243,8 @@ TEST(TextReportTest, APlansRangeIsLeftOutWhereBothEndsReadTheSame) {
   EXPECT_EQ(PlanRangeInWords(plan), "");
 }
 
-// The replay of one rank of several is not valid: the others' gains are still
-// predicted.
+// The replay of one of several ranks is not valid. The other ranks' gains are
+// still predicted.
 TEST(TextReportTest, SaysThatSomeRanksHaveUpperBounds) {
   Report report;
   report.steps = {.count = 1, .steady = 1, .mean_ms = 10};
@@ -321,7 +321,8 @@ TEST(TextReportTest, LossesStandAtTheTop) {
       << text;
 }
 
-// Most of them are about GPUs, and the run has none: that is no failure.
+// Most skipped rules are about GPUs, and the run has none. This is not a
+// failure.
 TEST(TextReportTest, CountsSkippedRules) {
   Report report;
   report.steps = {.count = 4, .steady = 4, .mean_ms = 10};
@@ -338,6 +339,58 @@ TEST(TextReportTest, CountsSkippedRules) {
   EXPECT_FALSE(Contains(verbose, "3 rules skipped")) << verbose;
   EXPECT_TRUE(Contains(verbose, "skipped: tf32-off, h2d-pageable: no GPU"))
       << verbose;
+}
+
+// A report in which `count` rules could not look, because of `why`.
+Report Without(int count, const std::string& why) {
+  Report report;
+  report.steps = {.count = 4, .steady = 4, .mean_ms = 10};
+  for (int i = 0; i < count; ++i) {
+    report.skipped.push_back({"rule-" + std::to_string(i), why});
+  }
+  return report;
+}
+constexpr const char* kNoShapes = "no op-shapes events were recorded";
+constexpr const char* kRecordShapes = "record_shapes=True to let them look";
+
+TEST(MissingSizesTest, TextAndMarkdownSayWhatToRecord) {
+  const Report report = Without(12, kNoShapes);
+  for (const std::string& text : {ToText(report, {}), ToMarkdown(report)}) {
+    EXPECT_TRUE(Contains(text, "12 rules need: record with")) << text;
+  }
+}
+
+TEST(MissingSizesTest, CountsBothReasons) {
+  Report report = Without(9, kNoShapes);
+  EXPECT_EQ(MissingSizesInWords(report), "");
+  report.skipped.push_back(
+      {"padding", "no op has the sizes of its inputs (record_shapes)"});
+  EXPECT_TRUE(Contains(MissingSizesInWords(report), "10 rules"))
+      << MissingSizesInWords(report);
+}
+
+TEST(MissingSizesTest, OtherReasonsAreNotAboutSizes) {
+  const Report report = Without(12, "no GPU was recorded");
+  for (const std::string& text : {ToText(report, {}), ToMarkdown(report)}) {
+    EXPECT_FALSE(Contains(text, "sizes of tensors")) << text;
+  }
+}
+
+// The rules' own words for what they miss must be those that are counted.
+TEST(MissingSizesTest, ARecordingWithSizesIsNotAskedForThem) {
+  const auto text_of = [](const std::string& inputs) {
+    std::string rows;
+    for (int i = 0; i < 4; ++i) {
+      const std::string at = std::to_string(i) + "000000..";
+      rows += "step " + at + std::to_string(i + 1) +
+              "000000 thread=0 number=" + std::to_string(i) + "\nop " + at +
+              std::to_string(i) + "900000 thread=0 " + inputs + "aten::mm\n";
+    }
+    return ToText(Analyze(TraceFromText(rows)), {.width = 1'000});
+  };
+  EXPECT_TRUE(Contains(text_of(""), kRecordShapes)) << text_of("");
+  const std::string sized = text_of("inputs=(float[8,8],float[8,8]) ");
+  EXPECT_FALSE(Contains(sized, kRecordShapes)) << sized;
 }
 
 TEST(TextReportTest, ATraceWithoutStepsIsNotGivenAny) {
@@ -403,7 +456,7 @@ TEST(JsonReportTest, HoldsTheSchema) {
   EXPECT_TRUE(text.ends_with("}\n"));
 }
 
-// A gain refers to the mean steady step, unless the rule names another step.
+// A gain refers to the mean steady step unless the rule names another step.
 TEST(JsonReportTest, EveryGainHasItsBaseline) {
   Report report;
   report.steps = {.count = 4, .steady = 4, .mean_ms = 10};

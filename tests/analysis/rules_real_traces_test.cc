@@ -1,7 +1,6 @@
-// What the rules on loading, copies and waiting say of traces that other people
-// recorded. They hold no figure
-// that was not measured by somebody else: by the second trace of a pair, or by
-// the plain sums of the traces' own README.
+// Runs the rules about loading, copies and waiting on traces that other people
+// recorded. All expected numbers were measured independently: in the second
+// trace of a pair, or as plain sums in the traces' README.
 #include <gtest/gtest.h>
 #include <stepscope/read.h>
 
@@ -38,10 +37,11 @@ TEST(RulesRealTracesTest, Resnet50LoadsInProcess) {
   const Finding& first = report.findings.front();
   EXPECT_EQ(first.id, "sync-data-loading");
   EXPECT_EQ(first.severity, FindingSeverity::kCritical);
-  // The second trace of the pair has a median step shorter by 49.8 ms.
+  // In the second trace of the pair, the median step is 49.8 ms shorter.
   EXPECT_NEAR(first.gain.expected_ms, 49.8, 0.15 * 49.8);
   EXPECT_NE(first.fix_python.find("pin_memory=True"), std::string::npos);
-  // 12 unpinned copies of 11.5 ms in all, no item(), no blocking upload.
+  // 12 unpinned copies take 11.5 ms in total. There is no item() and no
+  // blocking upload.
   EXPECT_FALSE(Promises(report, "host-sync"));
   EXPECT_TRUE(IsClean(report, "h2d-blocking"));
 }
@@ -50,22 +50,22 @@ TEST(RulesRealTracesTest, Resnet50WithWorkersIsNotBlamedForLoading) {
   REPORT_OR_SKIP(report, "resnet50_v100_workers4.pt.trace.json.gz");
   EXPECT_TRUE(IsClean(report, "sync-data-loading"));
   EXPECT_TRUE(IsClean(report, "loader-bound"));
-  // One upload waited for what warm-up had queued; that is no habit.
+  // Only one upload waited, for work queued during warm-up.
   EXPECT_TRUE(IsClean(report, "h2d-blocking"));
 }
 
-TEST(RulesRealTracesTest, PageableUploadsWinWhatPinningWon) {
+TEST(RulesRealTracesTest, PageableUploadsGainWhatPinningGained) {
   REPORT_OR_SKIP(report, "h2d_a100_pageable.json.gz");
   ASSERT_FALSE(report.findings.empty());
   const Finding& first = report.findings.front();
   EXPECT_EQ(first.id, "h2d-pageable");
   EXPECT_EQ(first.severity, FindingSeverity::kCritical);
-  // The pair: 68.3 to 30.7 ms.
+  // The pair: 68.3 ms before, 30.7 ms after.
   EXPECT_GE(first.gain.expected_ms, 37.6 / 1.25);
   EXPECT_LE(first.gain.expected_ms, 37.6 * 1.25);
 }
 
-TEST(RulesRealTracesTest, PinnedUploadsHaveNothingToWin) {
+TEST(RulesRealTracesTest, PinnedUploadsHaveNothingToGain) {
   REPORT_OR_SKIP(report, "h2d_a100_pinned.json.gz");
   EXPECT_TRUE(IsClean(report, "h2d-pageable"));
   EXPECT_TRUE(IsClean(report, "h2d-blocking"));
@@ -92,23 +92,24 @@ TEST(RulesRealTracesTest, RecommenderReadsBackTooOften) {
 
 TEST(RulesRealTracesTest, Owlv2WaitsInUploadsBesideItsLoader) {
   REPORT_OR_SKIP(report, "owlv2_h100.json.gz");
-  // What says how far to trust the recording comes first.
+  // The finding about the quality of the recording comes first.
   ASSERT_GE(report.findings.size(), 2u);
   EXPECT_EQ(report.findings[0].id, "observer-effect");
   EXPECT_EQ(report.findings[0].confidence, Confidence::kHint);
   const Finding& first = report.findings[1];
   EXPECT_EQ(first.id, "sync-data-loading");
   EXPECT_EQ(first.gain_kind, GainKind::kPredicted);
-  // Loading takes 619 ms; fetching a finished batch remains.
+  // Loading takes 619 ms, of which fetching finished batches remains.
   EXPECT_NEAR(first.gain.expected_ms, 617, 1);
-  // The uploads wait 361 ms for a busy GPU: without them, the reads do.
+  // The uploads wait for a busy GPU for 361 ms. Without them, the reads would
+  // wait.
   const Finding* uploads = Find(report, "h2d-blocking");
   ASSERT_NE(uploads, nullptr);
   EXPECT_EQ(uploads->gain_kind, GainKind::kPredicted);
   EXPECT_EQ(uploads->severity, FindingSeverity::kNote);
   EXPECT_NE(uploads->evidence.find("could load the next batch"),
             std::string::npos);
-  // 55 copies to the host block for 15.3 ms, and the GPU is idle behind them.
+  // 55 copies to the host block it for 15.3 ms, and the GPU is idle after them.
   const Finding* reads = Find(report, "host-sync");
   ASSERT_NE(reads, nullptr);
   EXPECT_NEAR(reads->gain.expected_ms, 14.7, 0.5);
@@ -117,12 +118,12 @@ TEST(RulesRealTracesTest, Owlv2WaitsInUploadsBesideItsLoader) {
 
 TEST(RulesRealTracesTest, ToyDoesNotSayWhetherMemoryWasPinned) {
   REPORT_OR_SKIP(report, "toy_mi250.json.gz");
-  EXPECT_NE(WhyBlind(report, "h2d-pageable"), "");
+  EXPECT_NE(WhySkipped(report, "h2d-pageable"), "");
 }
 
 TEST(RulesRealTracesTest, ItemOfCpuTensorsIsNoFinding) {
   REPORT_OR_SKIP(report, "gloo_cpu_rank34of300.json.gz");
-  EXPECT_EQ(WhyBlind(report, "host-sync"), "no GPU was recorded");
+  EXPECT_EQ(WhySkipped(report, "host-sync"), "no GPU was recorded");
   EXPECT_EQ(Find(report, "logging-checkpoint-stall"), nullptr);
 }
 

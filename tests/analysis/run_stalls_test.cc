@@ -1,5 +1,4 @@
-// Stalls are found in the times of runs that are made up step by step, so that
-// their truth is known.
+// Finds stalls in runs made up step by step, so that the truth is known.
 #include <gtest/gtest.h>
 #include <stepscope/analysis.h>
 #include <stepscope/whole_run.h>
@@ -18,10 +17,10 @@ namespace {
 
 using Rhythm = RunStall::Rhythm;
 
-// The length of each step in ms, from step 0 on.
+// Length of each step in ms, starting with step 0.
 using StepsMs = std::vector<double>;
 
-// What StepTimer makes of such a run (profiler/session).
+// Returns what StepTimer (profiler/session) would record of this run.
 RunTimes TimesOf(const StepsMs& steps, std::vector<StepNumbers> recorded = {}) {
   RunTimes times;
   times.steps = static_cast<int64_t>(steps.size());
@@ -58,7 +57,7 @@ RunTimes TimesOf(const StepsMs& steps, std::vector<StepNumbers> recorded = {}) {
   return times;
 }
 
-// Steps of 20 ms that vary by 3 %.
+// Returns steps of 20 ms that vary by 3 %.
 StepsMs QuietRun(size_t steps, uint64_t seed) {
   std::mt19937_64 random(seed);
   std::normal_distribution<double> length(20, 0.6);
@@ -68,8 +67,8 @@ StepsMs QuietRun(size_t steps, uint64_t seed) {
   return run;
 }
 
-// Adds `ms` to the steps that `stalls` says; returns the share of the added
-// time in that of the run so far, to be scaled once all is added.
+// Adds `ms` to each step for which `stalls` is true. Returns the total added
+// time in ms.
 double Add(StepsMs& run, double ms,
            const std::function<bool(int64_t)>& stalls) {
   double added = 0;
@@ -96,9 +95,9 @@ const RunStall* Every(const WholeRun& run, double period) {
   return nullptr;
 }
 
-// A checkpoint every 60th step, validation every 100th, and a collector that
-// pauses about every 37th, all in 500 steps of which the default schedule
-// records three.
+// 500 steps with a checkpoint in every 60th step, validation in every 100th,
+// and a collector that pauses in about every 37th. The default schedule records
+// only three of the steps.
 TEST(RunStallsTest, EachKindIsNamedWithItsPeriodAndItsShare) {
   for (uint64_t seed = 1; seed <= 20; ++seed) {
     StepsMs run = QuietRun(500, seed);
@@ -136,7 +135,7 @@ TEST(RunStallsTest, EachKindIsNamedWithItsPeriodAndItsShare) {
   }
 }
 
-// As of a loop that was resumed at step 1000.
+// A loop that was resumed at step 1000.
 TEST(RunStallsTest, StepsKeepTheirNumbersAndPeriods) {
   StepsMs run = QuietRun(500, 1);
   Add(run, 80, [](int64_t i) { return i % 60 == 0; });
@@ -168,7 +167,7 @@ TEST(RunStallsTest, AQuietRunHasNoStalls) {
   }
 }
 
-// Slow steps at random places line up by chance, now and then three of them.
+// Now and then, three slow steps at random places are evenly spaced by chance.
 TEST(RunStallsTest, RandomSlowStepsAreNoRhythm) {
   int claimed = 0;
   for (uint64_t seed = 1; seed <= 100; ++seed) {
@@ -194,7 +193,8 @@ TEST(RunStallsTest, ABurstyLoaderIsARhythmOfFewSteps) {
   EXPECT_NEAR(found.stalls[0].extra_ms, 60, 1);
 }
 
-// A stall in a recorded step was not timed; that does not break the line.
+// The times of recorded steps are missing. A stall in such a step does not
+// break the rhythm.
 TEST(RunStallsTest, ARecordedStepIsNoMiss) {
   StepsMs run = QuietRun(100, 1);
   Add(run, 60, [](int64_t i) { return i % 20 == 19; });
@@ -205,9 +205,9 @@ TEST(RunStallsTest, ARecordedStepIsNoMiss) {
   EXPECT_EQ(found.stalls[0].count, 4);
 }
 
-// Every other one of these steps is slow enough to count: half of the line is
-// missing, so its period is twice as long.
-TEST(RunStallsTest, ALineWithHoleAfterHoleHasTheLongerPeriod) {
+// Only every second stall is slow enough to count, so the detected period is
+// twice as long.
+TEST(RunStallsTest, ARhythmWithRegularHolesHasTheLongerPeriod) {
   StepsMs run = QuietRun(400, 1);
   Add(run, 60, [](int64_t i) { return i % 40 == 0; });
   Add(run, 2, [](int64_t i) { return i % 40 == 20; });
@@ -225,9 +225,9 @@ TEST(RunStallsTest, ThreeInALineAreTooFewInAShortRun) {
   EXPECT_EQ(found.stalls[0].count, 3);
 }
 
-// A timer fires every 3 s; the steps become shorter meanwhile, so that there
-// are ever more of them between two stalls.
-TEST(RunStallsTest, WhatATimerStartsHasAPeriodInSeconds) {
+// A timer fires every 3 s while the steps become shorter, so the number of
+// steps between two stalls grows.
+TEST(RunStallsTest, AStallStartedByATimerHasAPeriodInSeconds) {
   StepsMs run(2000);
   double now_ms = 0;
   double next_ms = 3000;
@@ -253,7 +253,8 @@ TEST(RunStallsTest, NothingIsKnownOfNoSteps) {
   EXPECT_EQ(ToText(AnalyzeRun({}), {}), "");
 }
 
-// Five steps of 10 ms, the fourth `ms` long; `rows` is what it does.
+// Returns why the fourth of five 10 ms steps is slow: it takes `ms` and does
+// `rows`.
 std::string WhyFourth(int64_t ms, const std::string& rows) {
   std::string text = rows;
   int64_t now = 0;
@@ -279,7 +280,7 @@ TEST(SlowStepTest, IsExplainedByTheRangeThatTakesLonger) {
 TEST(SlowStepTest, IsExplainedByItsCauseWhereNoRangeIs) {
   EXPECT_EQ(WhyFourth(40, "range 39000000..49000000 thread=0 short\n"),
             "code between ops takes 30.0 ms longer");
-  EXPECT_EQ(WhyFourth(11, ""), "");  // no slow step
+  EXPECT_EQ(WhyFourth(11, ""), "");  // the step is not slow
 }
 
 TEST(WholeRunTextTest, SaysPeriodShareAndCause) {
@@ -317,8 +318,8 @@ TEST(WholeRunTextTest, SaysPeriodShareAndCause) {
   EXPECT_NE(ToJson(report).find("\"rhythm\": \"every\""), std::string::npos);
 }
 
-// Less than 1 % without a rhythm, and less than 0.1 % with one, are in the JSON
-// alone.
+// Stalls of less than 1 % without a rhythm, or less than 0.1 % with one, appear
+// only in the JSON.
 TEST(WholeRunTextTest, LeavesOutWhatTakesNothing) {
   WholeRun run{.steps = 490, .seconds = 12.3, .median_ms = 20.1};
   run.stalls.push_back({.count = 3, .extra_ms = 5, .frac = 0.0099});

@@ -1,5 +1,5 @@
-// Pairs and sets of traces that other people recorded, against what is known of
-// them: the second of a pair is the first with a fix applied.
+// Checks pairs and sets of traces that other people recorded against known
+// facts. The second trace of a pair is the first with a fix.
 #include <gtest/gtest.h>
 #include <stepscope/compare.h>
 #include <stepscope/ranks.h>
@@ -26,7 +26,8 @@ TEST(RunsRealTracesTest, DlrmIsImbalancedAndHasNoStraggler) {
   EXPECT_NE(Find(run, "imbalanced-load"), nullptr);
   EXPECT_TRUE(IsClean(run, "straggler-rank"));
   EXPECT_EQ(Find(run, "exposed-collective"), nullptr);
-  // The waits counted by a script of its own; those computing covers less.
+  // A separate script computed these waits, without the waits that computation
+  // covers.
   const double waits_ms[] = {5.6, 11.1, 3.3, 9.6, 6.4, 6.0, 3.3, 1.5};
   for (int rank = 0; rank < 8; ++rank) {
     EXPECT_NEAR(run.ranks.rows[rank].waiting_ms, waits_ms[rank], 0.3) << rank;
@@ -36,7 +37,7 @@ TEST(RunsRealTracesTest, DlrmIsImbalancedAndHasNoStraggler) {
   EXPECT_EQ(run.ranks.rows[4].last, 1);
 }
 
-TEST(RunsRealTracesTest, FourLoaderWorkersBringWhatWasPredicted) {
+TEST(RunsRealTracesTest, FourLoaderWorkersGainWhatWasPredicted) {
   const std::string before =
       RealTracePath("resnet50_v100_workers0.pt.trace.json.gz");
   const std::string after =
@@ -53,7 +54,7 @@ TEST(RunsRealTracesTest, FourLoaderWorkersBringWhatWasPredicted) {
   EXPECT_EQ(c.causes.at(0).name, "data");
 }
 
-TEST(RunsRealTracesTest, PinningBringsWhatWasPredicted) {
+TEST(RunsRealTracesTest, PinningGainsWhatWasPredicted) {
   const std::string before = RealTracePath("h2d_a100_pageable.json.gz");
   const std::string after = RealTracePath("h2d_a100_pinned.json.gz");
   if (before.empty() || after.empty()) GTEST_SKIP() << "not at hand";
@@ -63,11 +64,11 @@ TEST(RunsRealTracesTest, PinningBringsWhatWasPredicted) {
   EXPECT_EQ(std::ranges::count(c.resolved_findings, "h2d-pageable"), 1);
   EXPECT_NEAR(c.measured.expected_ms, 37.2, 0.5);
   EXPECT_TRUE(c.significant);
-  // Of the downloads, which are pinned as well, there is a bound only.
+  // The downloads are pinned as well, but their gain is only a bound.
   EXPECT_EQ(std::ranges::count(c.resolved_findings, "d2h-pageable"), 1);
   EXPECT_EQ(c.predicted_kind, GainKind::kBound);
   EXPECT_GT(c.predicted.expected_ms, c.measured.expected_ms);
-  // Together they are bounded by the step, not by their sum.
+  // The step bounds both gains together, not their sum.
   EXPECT_LE(c.predicted.expected_ms, c.before.median_ms);
   ASSERT_EQ(c.predicted_parts.size(), 2u);
   EXPECT_EQ(c.predicted_parts[0].id, "h2d-pageable");

@@ -1,5 +1,5 @@
-// Jobs of several ranks from the simulator, with one planted cause: the report
-// names the rank and the cause, and says what the job without it would take.
+// Simulated jobs of several ranks with one planted cause. The report must name
+// the rank and the cause, and predict the job's step without that cause.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <stepscope/analysis.h>
@@ -18,7 +18,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-// Data-parallel training with four buckets; `machine` and `planted` vary.
+// Data-parallel training with four buckets.
 std::string JobText(const std::string& machine, const std::string& planted,
                     const std::string& forward = "do forward") {
   return R"(
@@ -42,10 +42,10 @@ step {
 
 struct Job {
   Report report;
-  double step_ms = 0;  // the truth
+  double step_ms = 0;  // the simulated step
 };
 
-// By way of the digests as bytes, as inside a job.
+// Converts the digests to bytes and back, as inside a job.
 Job RunJob(const std::string& text) {
   const ProgramRun run = MustRunProgram(text);
   std::vector<RankDigest> digests;
@@ -110,7 +110,8 @@ TEST(SimulatedRanksTest, TheClockOfTheLateRankIsNamed) {
   EXPECT_THAT(text, HasSubstr("lower clock"));
 }
 
-// A rank that computes 1.9 times as long as the others.
+// Returns the reason given for a rank that computes 1.9 times as long as the
+// others.
 std::string ReasonOf(double sm_clock_mhz, double kernels) {
   RankComparison ranks;
   ranks.has_gpu = true;
@@ -127,9 +128,9 @@ TEST(LongerComputingTest, TheLargestFactorIsTheReason) {
   EXPECT_EQ(ReasonOf(800, 100),
             " Its GPU ran at 800 MHz on average, those of the others at 1400 "
             "MHz.");
-  // 1.4 by the clock, 1.36 by the rest, whatever that is.
+  // The clock explains a factor of 1.4; an unknown cause the remaining 1.36.
   EXPECT_THAT(ReasonOf(1000, 100), HasSubstr("1000 MHz on average"));
-  // 1.3, 1.46.
+  // Factors of 1.3 and 1.46.
   EXPECT_EQ(ReasonOf(1077, 146),
             " It runs 146 kernels per step, the others 100.");
   EXPECT_EQ(ReasonOf(1077, 110),
@@ -149,7 +150,7 @@ TEST(SimulatedRanksTest, LateRanksOfOneMachineNameTheMachine) {
   ASSERT_NE(finding, nullptr);
   EXPECT_EQ(finding->where, "machine host1");
   EXPECT_THAT(finding->evidence, HasSubstr("ranks 2 and 3"));
-  // On different machines it is no machine's fault.
+  // If the late ranks are on different machines, no machine is blamed.
   const Job apart = RunJob(JobText("ranks 6 network=200 hosts=3\n",
                                    "rank 1 { host 5ms }; rank 3 { host 5ms }"));
   const Finding* other = Find(apart.report, "straggler-rank");
@@ -158,7 +159,7 @@ TEST(SimulatedRanksTest, LateRanksOfOneMachineNameTheMachine) {
       << other->where;
 }
 
-// What the job takes without the planted cause, and with it as predicted.
+// Compares the predicted step without the planted cause with the simulated one.
 void ExpectMended(const std::string& machine, const std::string& planted,
                   const std::string& rest = "") {
   const Job job = RunJob(JobText(machine, planted + rest));
@@ -184,7 +185,7 @@ TEST(SimulatedRanksTest, ReplayOfAllRanksPredictsTheJobWithoutTheSlowRank) {
   ExpectMended(kFour, "rank 2 { do forward }\n");
 }
 
-// With equal batches the others compute longer than they do now.
+// With equal batches, the other ranks compute longer than they do now.
 TEST(SimulatedRanksTest, LargerBatchesOfOneRankAreBalanced) {
   const std::string planted =
       "rank 0 { do forward }; rank 1 { do forward }; rank 2 { do slow }; "
@@ -202,7 +203,7 @@ TEST(SimulatedRanksTest, LargerBatchesOfOneRankAreBalanced) {
   const Report report = AnalyzeRanks(digests);
   ASSERT_EQ(report.ranks.why_not_mended, "");
   EXPECT_TRUE(report.ranks.mended.balanced);
-  // 40 kernels of (3 * 90 + 200) / 4 us.
+  // 40 kernels of (3 * 90 + 200) / 4 us each.
   const double truth =
       MustRunProgram(JobText(kFour, "", "do even"), {.record = false})
           .mean_step_ms;
@@ -215,14 +216,14 @@ TEST(SimulatedRanksTest, LargerBatchesOfOneRankAreBalanced) {
               0.05 * truth);
 }
 
-TEST(SimulatedRanksTest, TheSecondSlowestRankSetsThePaceThen) {
+TEST(SimulatedRanksTest, WithoutTheSlowRankTheSecondSlowestSetsThePace) {
   const std::string second = "rank 1 { host 2ms }\n";
   ExpectMended(kFour, "rank 2 { host 6ms }\n", second);
   const Job job = RunJob(JobText(kFour, "rank 2 { host 6ms }\n" + second));
   EXPECT_EQ(job.report.ranks.mended.next_rank, 1);
 }
 
-TEST(SimulatedRanksTest, WaitsThatDoNotShowAreNoBasisForAPrediction) {
+TEST(SimulatedRanksTest, PredictsNothingIfWaitsAreNotRecorded) {
   std::vector<RankDigest> digests;
   for (const Trace& trace :
        MustRunProgram(JobText(kFour, "rank 2 { host 12ms }\n")).ranks) {
@@ -231,7 +232,7 @@ TEST(SimulatedRanksTest, WaitsThatDoNotShowAreNoBasisForAPrediction) {
   const RankComparison all = AnalyzeRanks(digests).ranks;
   ASSERT_EQ(all.why_not_mended, "");
   ASSERT_GT(all.waiting_ms, 0.2 * all.step_ms);
-  // One of the three ranks that wait does not show it.
+  // The recording of one of the three waiting ranks does not show its wait.
   for (RankCollective& one : digests[0].collectives) one.stalled_ns = 0;
   EXPECT_THAT(AnalyzeRanks(digests).ranks.why_not_mended,
               HasSubstr("does not show what the ranks wait for"));

@@ -20,7 +20,8 @@
 namespace stepscope::sizing_test {
 namespace {
 
-// A loop on one thread of eight cores: ops and loading take half of it each.
+// A loop on one thread with eight cores. Ops and loading take half of the step
+// each.
 class SizingTest : public testing::Test {
  protected:
   SizingTest() {
@@ -59,7 +60,7 @@ TEST_F(SizingTest, ProposesTheShortestStepAndSaysHowToGetThere) {
   EXPECT_EQ(sized->finding.collectives_frac, 0);
 }
 
-TEST_F(SizingTest, AsksOfALaterAlternativeWhatItMustBeWorth) {
+TEST_F(SizingTest, NeedsAMinimumGainOfALaterAlternative) {
   for (int threads : {4, 8}) AddThreads(threads);
   const double saved = 1 - StepNs({.threads = 8}) / StepNs({.threads = 4});
   ASSERT_GT(saved, 0.001);
@@ -114,7 +115,7 @@ TEST_F(SizingTest, TheRangeEndsAtTheBound) {
   const Gain free = Size(context_, found_)->finding.gain;
   ASSERT_GT(free.high_ms, free.expected_ms);
   const double between_ms = (free.expected_ms + free.high_ms) / 2;
-  // A bound is a mean over the recorded steps, so their noise belongs to it.
+  // A bound is a mean over the recorded steps, so it includes their noise.
   const auto steps = static_cast<double>(context_.stats.steady);
   const double noise = StudentT(static_cast<size_t>(steps - 1), Within::k95) *
                        RobustCov(context_) / std::sqrt(steps);
@@ -123,16 +124,16 @@ TEST_F(SizingTest, TheRangeEndsAtTheBound) {
   EXPECT_NEAR(gain.high_ms, between_ms, 1e-6);
   EXPECT_DOUBLE_EQ(gain.expected_ms, free.expected_ms);
   EXPECT_DOUBLE_EQ(gain.low_ms, free.low_ms);
-  // It does not end below what is expected.
+  // The range does not end below the expected gain.
   found_.bound_ns = free.expected_ms * 1e6 / 2;
   gain = Size(context_, found_)->finding.gain;
   EXPECT_DOUBLE_EQ(gain.high_ms, free.expected_ms);
-  // A bound that is larger changes nothing.
+  // A larger bound changes nothing.
   found_.bound_ns = 2 * free.high_ms * 1e6;
   EXPECT_DOUBLE_EQ(Size(context_, found_)->finding.gain.high_ms, free.high_ms);
 }
 
-// It may have been a fifth shorter than the usual one.
+// The only recorded step may be a fifth shorter than the usual one.
 TEST_F(SizingTest, ALoneStepMayHaveBeenShort) {
   AnalysisContext context(run_.trace);
   context.stats.steady = 1;
@@ -144,7 +145,8 @@ TEST_F(SizingTest, ALoneStepMayHaveBeenShort) {
   EXPECT_NEAR(Size(context, found_)->finding.gain.high_ms, between_ms, 1e-6);
 }
 
-// How much of these ops two threads leave is as uncertain in the bound.
+// How much of these ops remains with two threads is just as uncertain in the
+// bound.
 TEST_F(SizingTest, ABoundThatIsAssumedDoesNotEndTheRange) {
   AddThreads(8);
   const Gain free = Size(context_, found_)->finding.gain;
@@ -157,29 +159,29 @@ TEST_F(SizingTest, TakesTheRangeFromOutcomes) {
   const Gain threads = PredictGain(context_, {.threads = 8});
   EXPECT_GE(threads.pairs, 3);
   const Outcomes known = OutcomesOf({.threads = 8});
-  EXPECT_LT(known.low, 0.8);  // a pair gained 0.71 of what was predicted
+  EXPECT_LT(known.low, 0.8);  // one pair gained 0.71 of the prediction
   const double step_ms = StepNs({}) * 1e-6;
   EXPECT_NEAR(threads.low_ms, GainFor(known.low, threads.expected_ms, step_ms),
               0.5);
   EXPECT_NEAR(threads.high_ms,
               GainFor(known.high, threads.expected_ms, step_ms), 0.5);
   EXPECT_LT(threads.high_ms, step_ms);
-  // A hint: nobody has measured this change, alone or beside others.
+  // Nobody has measured this change, alone or with others, so it is a hint.
   EXPECT_EQ(PredictGain(context_, {.dispatch_ns = 1}).pairs, 0);
   EXPECT_EQ(OutcomesOf({.threads = 8, .dispatch_ns = 1}).pairs, 0u);
-  // Together, the widest of the intervals counts.
+  // For two changes together, the widest interval counts.
   const Outcomes both = OutcomesOf({.workers = 2, .threads = 8});
   EXPECT_LE(both.low, known.low);
   EXPECT_GE(both.high, known.high);
-  // Ops in one op: by programs that were measured, as long as nothing else
-  // changes with them.
+  // For merging ops into one op, the measured pairs apply if nothing else
+  // changes.
   const Edit one_op{.cuts = {{.keep_ns = 1, .change = "fused attention"}}};
   EXPECT_GE(OutcomesOf(one_op).pairs, 3u);
   EXPECT_LT(OutcomesOf(one_op).low, 0.75);
   EXPECT_GE(OutcomesOf({.fused_update = 0.5}).pairs, 3u);
   EXPECT_EQ(OutcomesOf({.cuts = {{.keep_ns = 1}}}).pairs, 0u);
   EXPECT_EQ(OutcomesOf({.cuts = one_op.cuts, .scales = {{}}}).pairs, 0u);
-  // Larger batches have brought more than was predicted.
+  // Larger batches have gained more than predicted.
   EXPECT_GE(OutcomesOf({.threads = 8, .batch = 2}).pairs, 3u);
   EXPECT_GT(OutcomesOf({.batch = 2}).high, 1.5);
   EXPECT_GE(OutcomesOf({.drop_zero_grad = true}).pairs, 3u);
@@ -187,8 +189,8 @@ TEST_F(SizingTest, TakesTheRangeFromOutcomes) {
             0u);
 }
 
-// Each pair in turn is left out and predicted from all others.
-TEST(OutcomesTest, NinetyPerCentLieInTheIntervalOfTheOthers) {
+// Leaves each pair out in turn and predicts it from all others.
+TEST(OutcomesTest, TheIntervalOfTheOthersHoldsNinetyPerCent) {
   const std::span<const std::vector<double>> known = KnownPairs();
   double inside = 0, all = 0;
   for (size_t kind = 0; kind < known.size(); ++kind) {
@@ -206,13 +208,14 @@ TEST(OutcomesTest, NinetyPerCentLieInTheIntervalOfTheOthers) {
 TEST(OutcomesTest, AnOutcomeIsAPowerOfTheStepRatio) {
   EXPECT_NEAR(GainFor(1, 3, 10), 3, 1e-9);
   EXPECT_NEAR(GainFor(2, 3, 10), 10 * (1 - 0.7 * 0.7), 1e-9);
-  EXPECT_NEAR(GainFor(2, 0.01, 10), 0.02, 1e-4);  // of small gains, a factor
-  EXPECT_LT(GainFor(3, 9, 10), 10);               // no step takes less than 0
+  EXPECT_NEAR(GainFor(2, 0.01, 10), 0.02, 1e-4);  // for small gains, a factor
+  EXPECT_LT(GainFor(3, 9, 10), 10);  // no step takes less than 0 ms
   EXPECT_NEAR(GainFor(2, -1, 10), 10 * (1 - 1.21), 1e-9);
 }
 
-// Two kinds of two pairs, each a factor of 4 apart: the standard deviation of
-// the logarithms is ln 4 / sqrt 2, of two degrees of freedom.
+// Two kinds of two pairs; the outcomes of each kind differ by a factor of 4.
+// The standard deviation of the logarithms is ln 4 / sqrt 2, with two degrees
+// of freedom.
 TEST(OutcomesTest, FewPairsHaveAWideInterval) {
   const std::vector<std::vector<double>> kinds = {{0.5, 2}, {1, 4}};
   const Outcomes first = PredictPair(kinds, 0);
@@ -222,7 +225,7 @@ TEST(OutcomesTest, FewPairsHaveAWideInterval) {
   EXPECT_NEAR(PredictPair(kinds, 1).high, 2 * std::exp(half), 1e-6);
 }
 
-TEST(StudentTest, IsTheTablesAndTheNormalDistributionsFarOut) {
+TEST(StudentTest, AgreesWithTablesAndTheNormalDistribution) {
   EXPECT_EQ(StudentT(1, Within::k95), 12.706);
   EXPECT_EQ(StudentT(12, Within::k90), 1.782);
   EXPECT_NEAR(StudentT(13, Within::k90), 1.771, 0.001);
@@ -230,7 +233,7 @@ TEST(StudentTest, IsTheTablesAndTheNormalDistributionsFarOut) {
   EXPECT_NEAR(StudentT(100'000, Within::k95), 1.960, 0.001);
 }
 
-TEST_F(SizingTest, BelievesABoundUnlessNoTrialGains) {
+TEST_F(SizingTest, TrustsABoundUnlessNoTrialGains) {
   found_.bound_ns = 3e6;
   found_.baseline_ms = 123;
   found_.if_bound.evidence = " At most.";
@@ -251,7 +254,7 @@ TEST_F(SizingTest, BelievesABoundUnlessNoTrialGains) {
   EXPECT_EQ(sized.finding.fix_cpp, "another fix");
 }
 
-// The bound counts the GPU's time, and the trial what the host saves, too.
+// The bound counts GPU time only. The trial also counts what the host saves.
 TEST(SizingOnAGpuTest, ABoundIsAtLeastWhatTheBestTrialGains) {
   const ProgramRun run = RunGpuLoop(ManyKernels(50, 4, 20), {.steps = 6});
   const AnalysisContext context(run.ranks[0]);
@@ -268,7 +271,7 @@ TEST(SizingOnAGpuTest, ABoundIsAtLeastWhatTheBestTrialGains) {
   EXPECT_EQ(sized.finding.gain_kind, GainKind::kBound);
   EXPECT_DOUBLE_EQ(sized.finding.gain.expected_ms, gain_ns(better) * 1e-6);
   EXPECT_TRUE(sized.edits.empty());
-  // A larger bound stays.
+  // A larger bound is kept.
   found.bound_ns = 2 * gain_ns(better);
   EXPECT_GE(Size(context, found)->finding.gain.expected_ms,
             2 * gain_ns(better) * 1e-6);

@@ -9,7 +9,7 @@
 namespace stepscope::source_line_test {
 namespace {
 
-TEST(SourceLineTest, TellsFramesOfTheFrameworkFromThoseOfTheProgram) {
+TEST(SourceLineTest, DistinguishesFrameworkFramesFromProgramFrames) {
   for (const char* frame :
        {"torch/nn/modules/module.py(1739): _call_impl",
         "/opt/venv/lib/python3.11/site-packages/torch/nn/functional.py(9): f",
@@ -26,7 +26,8 @@ TEST(SourceLineTest, TellsFramesOfTheFrameworkFromThoseOfTheProgram) {
   for (const char* frame :
        {"train.py(31): step", "/home/me/torch/train.py(3): step",
         "/home/me/train.py(1): <module>",
-        // What a function takes and returns is not where it is.
+        // Namespaces in parameter and return types do not say where the
+        // function is.
         "/src/train.cc(12): Train(at::Tensor const&, c10::Device)",
         "/src/train.cc(12): at::Tensor net::Forward<at::Tensor>(at::Tensor)",
         "?\?(0): main"}) {

@@ -1,5 +1,5 @@
-// What `stepscope info` says of a trace: small ones by hand, recorded ones
-// against the figures of a script that shares no code with stepscope.
+// Tests the summary that `stepscope info` prints: small traces by hand, and
+// recorded ones compared with a script that shares no code with stepscope.
 #include <gtest/gtest.h>
 #include <simdjson.h>
 #include <stepscope/read.h>
@@ -25,7 +25,7 @@ dom::object AllFigures() {
   return figures;
 }
 
-// Every figure of `wanted` stands in `got` under the same keys.
+// Checks that `got` has every number of `wanted` under the same keys.
 void ExpectFigures(const std::string& where, dom::element wanted,
                    dom::element got) {
   dom::object members;
@@ -40,7 +40,7 @@ void ExpectFigures(const std::string& where, dom::element wanted,
   } else if (!wanted.get(number)) {
     double figure = 0;
     ASSERT_FALSE(got.get(figure)) << where;
-    // The figures are rounded to nanoseconds.
+    // The expected numbers are rounded to nanoseconds.
     EXPECT_NEAR(figure, number, 0.00051) << where;
   } else {
     EXPECT_EQ(simdjson::minify(wanted), simdjson::minify(got)) << where;
@@ -61,7 +61,7 @@ TEST_P(SummaryOfRealTraces, HasTheFiguresOfAnIndependentReader) {
   dom::parser parser;
   const dom::element summary = parser.parse(json);
   ExpectFigures("", AllFigures()[GetParam()], summary);
-  // No device is made up.
+  // The summary contains no other devices.
   EXPECT_EQ(dom::object(summary["gpu"]).size(),
             dom::object(AllFigures()[GetParam()]["gpu"]).size());
 }
@@ -135,7 +135,7 @@ TEST(SummarizeTest, CutsWaitsForBatchesAtTheSteps) {
   EXPECT_EQ(summary.steps.max_ns, 2'000'000);
 }
 
-TEST(SummarizeTest, SaysNothingOfStepsThatAreNotThere) {
+TEST(SummarizeTest, SaysNothingAboutMissingSteps) {
   const std::string json = ToJson(Summarize(TraceFromText("op 0..9 thread=0")));
   EXPECT_NE(json.find("\"mean_us\": null"), std::string::npos) << json;
   EXPECT_NE(json.find("\"gpu\": {}"), std::string::npos) << json;
@@ -176,8 +176,8 @@ TEST(SummaryTest, TellsEachStepsPeakOfMemoryAndItsOperator) {
   EXPECT_NE(ToJson(summary).find("\"memory_peaks\""), std::string::npos);
 }
 
-// LibTorch's CPU totals begin at 0 with the recording: a model of 27 MB does
-// not appear in them.
+// LibTorch's CPU totals start at 0 when the recording starts, so they lack a
+// model of 27 MB.
 TEST(SummaryTest, MemoryOfACpuIsOnlyWhatWasAllocatedWhileRecording) {
   const TraceSummary summary = Summarize(TraceFromText(R"(
     step 0..100 thread=0 number=3
@@ -192,7 +192,7 @@ TEST(SummaryTest, MemoryOfACpuIsOnlyWhatWasAllocatedWhileRecording) {
   EXPECT_NE(ToText(summary).find("parameters"), std::string::npos);
 }
 
-TEST(SummaryTest, SaysNothingOfMemoryThatNobodyRecorded) {
+TEST(SummaryTest, SaysNothingAboutUnrecordedMemory) {
   const TraceSummary summary = Summarize(TraceFromText("step 0..9 thread=0"));
   EXPECT_TRUE(summary.memory.empty());
   EXPECT_EQ(ToText(summary).find("memory"), std::string::npos);

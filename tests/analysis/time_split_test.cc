@@ -46,9 +46,9 @@ TEST(TimeSplitTest, LeavesComputeAndTheirParentsDispatch) {
   EXPECT_EQ(split[Cause::kHostCode], 50);
 }
 
-// FSDP2's post-backward hook waits for the reduce-scatter in a node that Python
-// has written; the last step computes there, beside a collective.
-TEST(TimeSplitTest, ANodeThatGoesOnWhenACollectiveEndsHasWaitedForIt) {
+// FSDP2's post-backward hook waits for the reduce-scatter inside a node written
+// in Python. In the last step, the node computes while a collective runs.
+TEST(TimeSplitTest, ANodeThatContinuesWhenACollectiveEndsWaitedForIt) {
   const auto step = [](int64_t begin_us, int64_t node_end_us) {
     const auto span = [begin_us](int64_t begin, int64_t end) {
       return std::to_string((begin_us + begin) * 1000) + ".." +
@@ -79,7 +79,7 @@ TEST(TimeSplitTest, OpsInsideALoaderRangeAreData) {
   EXPECT_EQ(split[Cause::kHostCode], 60);
 }
 
-// Recording the ops of a loader makes loading longer.
+// Recording a loader's ops makes loading longer.
 TEST(TimeSplitTest, TheCostOfOpsInsideALoaderIsNoData) {
   const CauseTimes split = SplitOf(R"(
     run op_cost_ns=5
@@ -134,8 +134,8 @@ TEST(TimeSplitTest, GarbageCollectionYieldsToDataOnly) {
   EXPECT_EQ(split[Cause::kCompute], 10);
 }
 
-// aten::div by a scalar: it makes a tensor of the scalar, and then computes.
-TEST(TimeSplitTest, WhatAnOpTakesBeyondCallingOthersIsItsOwnComputing) {
+// aten::div by a scalar first makes a tensor from the scalar and then computes.
+TEST(TimeSplitTest, TimeBeyondTheCallsOfInnerOpsIsComputation) {
   const auto split = [](int64_t own_us) {
     const std::string end = std::to_string(2'000 + own_us * 1'000);
     return SplitOf("step 0..20000000 thread=0\nop 0.." + end +
@@ -146,7 +146,7 @@ TEST(TimeSplitTest, WhatAnOpTakesBeyondCallingOthersIsItsOwnComputing) {
   };
   EXPECT_GE(split(12'000)[Cause::kCompute], 12'000'000);
   EXPECT_LE(split(12'000)[Cause::kDispatch], 1'000);
-  // Two calls, at 20 us each, explain 30 us.
+  // Two calls at 20 us each explain the 30 us.
   EXPECT_EQ(split(30)[Cause::kCompute], 500);
   EXPECT_GE(split(30)[Cause::kDispatch], 30'000);
   EXPECT_GE(split(42)[Cause::kCompute], 42'000);
@@ -165,7 +165,8 @@ TEST(TimeSplitTest, RecordingIsTakenFromTheFrameworksTime) {
 }
 
 TEST(TimeSplitTest, TheGpusIdleTimeGoesToWhatTheHostDid) {
-  // Idle before the first kernel: a loader range, then code, then the launch.
+  // The device is idle before the first kernel: during a loader range, then
+  // code, then the launch.
   const CauseTimes split = SplitOf(R"(
     step 0..1000000 thread=0
     range 0..500000 thread=0 kind=loader enumerate(DataLoader)#x.__next__
@@ -225,7 +226,7 @@ TEST(TimeSplitTest, PhasesAreInferredFromAutogradNodes) {
   EXPECT_DOUBLE_EQ(phases.at("optimizer"), 0.2);
 }
 
-TEST(TimeSplitTest, WhatFollowsTheOptimizersStepIsNotItsOwn) {
+TEST(TimeSplitTest, WorkAfterTheOptimizersStepIsNoPartOfIt) {
   const auto phases_of = [](const std::string& range) {
     const Trace trace = TraceFromText(R"(
       step 0..1000000 thread=0
@@ -245,8 +246,8 @@ TEST(TimeSplitTest, WhatFollowsTheOptimizersStepIsNotItsOwn) {
       "Optimizer.step#SGD.step\n");
   EXPECT_DOUBLE_EQ(phases.at("optimizer"), 0.22);
   EXPECT_DOUBLE_EQ(phases.at("other"), 0.28);
-  // Nothing marks where the step of LibTorch's optimizers ends, nor where that
-  // of the next recorded step does.
+  // With LibTorch, no mark shows where the optimizer's step ends, neither here
+  // nor in the next recorded step.
   EXPECT_DOUBLE_EQ(phases_of("").at("optimizer"), 0.27);
   EXPECT_DOUBLE_EQ(phases_of("range 1600000..1700000 thread=0 kind=optimizer "
                              "Optimizer.step#SGD.step\n")

@@ -20,7 +20,7 @@ Loop OneThread() { return {.batch_ms = 37, .ops = Ops(40, 2.5), .cores = 8}; }
 Setting Workers(int64_t count) { return {"workers", count}; }
 Setting Threads(int64_t count) { return {"intra_op_threads", count}; }
 
-TEST(WhatIfTest, SaysOfAChangeToComeWhatCompareSaysOfOneMade) {
+TEST(WhatIfTest, PredictsWhatCompareSaysAfterTheChange) {
   const Trace before = Simulate(OneThread()).trace;
   const WhatIf what_if(before);
   EXPECT_EQ(what_if.why_not(), "");
@@ -40,8 +40,8 @@ TEST(WhatIfTest, SaysOfAChangeToComeWhatCompareSaysOfOneMade) {
   }
 }
 
-// On two cores: either helps, but not both.
-TEST(WhatIfTest, ChangesArePlayedTogether) {
+// On two cores, each change helps alone, but not both together.
+TEST(WhatIfTest, ChangesAreReplayedTogether) {
   const Trace trace = Simulate({.batch_ms = 40, .ops = Ops(40, 6)}).trace;
   const WhatIf what_if(trace);
   const double worker =
@@ -62,7 +62,7 @@ TEST(WhatIfTest, ALossIsAGainBelowZero) {
   EXPECT_LT(WhatIf(trace).Predict({.settings = {Threads(1)}})->high_ms, 0);
 }
 
-TEST(WhatIfTest, WhatIsSoAlreadyWinsNothing) {
+TEST(WhatIfTest, AChangeAlreadyMadeGainsNothing) {
   const Trace trace = Simulate(OneThread()).trace;
   const WhatIf what_if(trace);
   for (const Change& change :
@@ -88,14 +88,14 @@ TEST(WhatIfTest, FollowsAdviceLikeItsFinding) {
   }
   const Change both{.findings = {"sync-data-loading", "cores-idle"}};
   EXPECT_TRUE(what_if.Predict(both).has_value());
-  // A setting says it more exactly.
+  // A setting is more exact.
   EXPECT_DOUBLE_EQ(
       what_if.Predict({.findings = {"cores-idle"}, .settings = {Threads(2)}})
           ->expected_ms,
       what_if.Predict({.settings = {Threads(2)}})->expected_ms);
 }
 
-TEST(WhatIfTest, WhatReplayCannotExpressHasNoGain) {
+TEST(WhatIfTest, AChangeThatReplayCannotExpressHasNoGain) {
   const Trace trace = Simulate(OneThread()).trace;
   const WhatIf what_if(trace);
   for (const Setting& setting :
@@ -103,7 +103,7 @@ TEST(WhatIfTest, WhatReplayCannotExpressHasNoGain) {
         Setting{"workers", std::string("many")}, Setting{"workers", -1.0},
         Setting{"memory_format", std::string("contiguous")},
         Setting{"optimizer_step", std::string("fused")},  // no shapes
-        Setting{"batch_size", int64_t{64}},  // nobody knows the recorded one
+        Setting{"batch_size", int64_t{64}},  // the recorded size is unknown
         Setting{"", true}}) {
     EXPECT_FALSE(what_if.Predict({.settings = {setting}}).has_value())
         << setting.key;
@@ -115,7 +115,7 @@ TEST(WhatIfTest, WhatReplayCannotExpressHasNoGain) {
       what_if.Predict({.settings = {{"batch_factor", 2.0}}}).has_value());
 }
 
-// What each setting does is what the finding that advises it promises.
+// Each setting must have the gain of the finding that advises it.
 TEST(WhatIfTest, EverySettingOfAReportIsKnown) {
   const std::string tensor = "float[1000,1000]";
   CpuText text(
@@ -161,7 +161,7 @@ TEST(WhatIfTest, EverySettingOfAReportIsKnown) {
   EXPECT_DOUBLE_EQ(of({"batch_size", int64_t{64}})->expected_ms,
                    of({"batch_factor", 2.0})->expected_ms);
   EXPECT_EQ(of({"batch_size", int64_t{32}})->high_ms, 0);
-  // Nobody can tell.
+  // The gain of this setting cannot be known.
   const std::optional<Gain> layout =
       of({"memory_format", std::string("channels_last")});
   ASSERT_TRUE(layout.has_value());
@@ -170,7 +170,7 @@ TEST(WhatIfTest, EverySettingOfAReportIsKnown) {
   EXPECT_NEAR(layout->high_ms, 0.1 * report.steps.mean_ms, 1);
 }
 
-TEST(WhatIfTest, OfBatchesThatWorkersMakeOnlyTheWaitingIsKnown) {
+TEST(WhatIfTest, ForBatchesOfWorkersOnlyTheWaitIsKnown) {
   Loop loop = OneThread();
   loop.workers = 2;
   const Trace trace = Simulate(loop).trace;
@@ -179,8 +179,8 @@ TEST(WhatIfTest, OfBatchesThatWorkersMakeOnlyTheWaitingIsKnown) {
   EXPECT_TRUE(what_if.Predict({.settings = {Workers(1)}}).has_value());
 }
 
-// Steps of which every fourth runs forward ops that nobody differentiates and,
-// if `zeroing`, all zero their gradients.
+// Every fourth step runs forward ops without a backward pass. If `zeroing`, all
+// steps zero their gradients.
 Trace Validating(bool zeroing) {
   CpuText text;
   int sequence = 0;
@@ -206,7 +206,7 @@ Trace Validating(bool zeroing) {
   return text.Recorded();
 }
 
-TEST(WhatIfTest, OfStepsThatAreNotReplayedNothingIsSaid) {
+TEST(WhatIfTest, SaysNothingAboutStepsThatAreNotReplayed) {
   const Trace trace = Validating(true);
   const WhatIf what_if(trace);
   ASSERT_EQ(what_if.why_not(), "");
@@ -218,7 +218,7 @@ TEST(WhatIfTest, OfStepsThatAreNotReplayedNothingIsSaid) {
                    .has_value());
 }
 
-TEST(WhatIfTest, WithAGpuFindingsTellAndSettingsDoNot) {
+TEST(WhatIfTest, OnAGpuOnlyFindingsPredict) {
   const Trace trace = PageableUploads();
   const WhatIf what_if(trace);
   ASSERT_EQ(what_if.why_not(), "");
@@ -233,7 +233,7 @@ TEST(WhatIfTest, WithAGpuFindingsTellAndSettingsDoNot) {
   }
 }
 
-TEST(WhatIfTest, SaysWhyReplayDoesNotSpeak) {
+TEST(WhatIfTest, SaysWhyReplayIsNotValid) {
   const Trace trace = TraceFromText("kernel 0..1000 k\n");
   const WhatIf what_if(trace);
   EXPECT_EQ(what_if.why_not(), "no steps were found");

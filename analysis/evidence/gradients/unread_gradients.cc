@@ -22,13 +22,13 @@
 namespace stepscope {
 namespace {
 
-// With fewer steps that update, another optimizer may only not have had its
+// With fewer updating steps, a second optimizer may simply not have had its
 // turn.
 constexpr size_t kLeastUpdates = 3;
 
-// Sizes of which every gradient in the recording is added to an earlier one,
-// although optimizers step: whoever updates parameters sets their gradients to
-// None or zero.
+// Returns the sizes whose gradients are always added to an earlier gradient,
+// although optimizers step. Nobody updates such parameters: a program that
+// updates parameters also sets their gradients to None or zero.
 std::set<Dims> NeverCleared(const std::vector<BackwardPass>& passes,
                             const ParameterUpdates& updates) {
   std::set<Dims> sizes, cleared = updates.zeroed;
@@ -45,16 +45,17 @@ std::set<Dims> NeverCleared(const std::vector<BackwardPass>& passes,
   return sizes;
 }
 
-// The same of single gradients, where others of their size are cleared: by
-// size, which of them, in the order of each pass. None of sizes of which passes
-// keep different numbers.
+// The same for single gradients, where others of their size are cleared. Maps a
+// size to the indices, within each pass, of the gradients that are never
+// cleared. Leaves out a size if passes store different numbers of such
+// gradients.
 using Positions = std::map<Dims, std::set<size_t>>;
 
 Positions NeverClearedAt(std::vector<BackwardPass>& passes,
                          const ParameterUpdates& updates) {
   Positions found;
   if (updates.unknown_zeroed) return found;
-  std::map<Dims, std::vector<bool>> adds;  // in all passes so far
+  std::map<Dims, std::vector<bool>> adds;  // true while all passes add
   std::set<Dims> unclear = updates.zeroed;
   for (BackwardPass& pass : passes) {
     for (const auto& [dims, kept] : GroupedBySize(pass)) {
@@ -71,7 +72,7 @@ Positions NeverClearedAt(std::vector<BackwardPass>& passes,
   }
   for (const auto& [dims, all] : adds) {
     const auto others = std::ranges::count(all, false);
-    // The optimizer updates no more than the others.
+    // Skip a size if the optimizer updates more tensors than are cleared.
     if (dims.empty() || others == 0 || unclear.contains(dims) ||
         CountOfSize(updates.stepped, dims) > static_cast<double>(others)) {
       continue;
@@ -83,7 +84,7 @@ Positions NeverClearedAt(std::vector<BackwardPass>& passes,
   return found;
 }
 
-// Marks the gradients of the pass that are unread; returns whether others are
+// Marks the unread gradients of the pass. Returns true if some gradients are
 // read.
 bool MarkUnread(const ParameterUpdates& updates,
                 const std::set<Dims>& never_cleared,
@@ -91,7 +92,8 @@ bool MarkUnread(const ParameterUpdates& updates,
   bool any_read = false;
   for (const auto& [dims, kept] : GroupedBySize(pass)) {
     const double updated = CountOfSize(updates.tensors, dims);
-    // Sizes say nothing about scalars, as steps of optimizers are.
+    // Scalars are left out, because optimizers also update scalars of their own
+    // (step counters).
     if (!dims.empty() && updated == 0 && !updates.taken.contains(dims) &&
         (updates.all_known || never_cleared.contains(dims))) {
       for (StoredGradient* one : kept) one->unread = true;
@@ -99,6 +101,10 @@ bool MarkUnread(const ParameterUpdates& updates,
     }
     any_read = true;
     const auto adding = std::ranges::count_if(kept, &StoredGradient::adds);
+    // The optimizers update fewer parameters than there are gradients, and the
+    // difference equals the number of gradients added to earlier ones. A
+    // program that updates parameters clears their gradients, so nobody updates
+    // these.
     if (updates.all_known && updated > 0 &&
         static_cast<double>(kept.size()) - updated ==
             static_cast<double>(adding)) {
@@ -111,10 +117,11 @@ bool MarkUnread(const ParameterUpdates& updates,
   return any_read;
 }
 
-// A head on a frozen network: the gradients that the pass makes first are of
-// the very sizes that the optimizer updates, some behind them are unread, and
-// so are the rest. Sizes alone do not tell a bias of the head from one of the
-// network; one that the head alone has shows where it is.
+// Handles a trained head on a frozen network. If the first gradients of the
+// pass have exactly the sizes that the optimizer updates, and some gradients
+// after them are unread, all gradients after them are unread. Sizes alone
+// cannot tell a bias of the head from one of the network, so some size must
+// belong to the head alone.
 void MarkBehindHead(const ParameterUpdates& updates, BackwardPass& pass) {
   if (!updates.all_known || updates.in_backward) return;
   std::map<Dims, double> left = updates.stepped;
@@ -148,8 +155,8 @@ void MarkBehindHead(const ParameterUpdates& updates, BackwardPass& pass) {
   }
 }
 
-// The ops in [first, last] of the node's thread that make the gradient of a
-// weight or bias of the size `dims`.
+// Adds the op that computes the gradient of a weight or bias of size `dims`. It
+// runs between `before` and the end of `node`, on the node's thread.
 void AddWeightOps(const AnalysisContext& m, const PassNode* before,
                   const PassNode& node, const Dims& dims,
                   std::vector<ShortenedOp>& ops) {
@@ -160,7 +167,8 @@ void AddWeightOps(const AnalysisContext& m, const PassNode* before,
     const Op& op = m.trace.ops()[row];
     const std::string_view name = m.trace.name(op.name);
     if (name == "aten::convolution_backward" && dims.size() > 2) {
-      // As many operations each for the input and for the weight.
+      // The gradients of the input and of the weight take the same number of
+      // operations.
       const bool only_weight = MakesGradient(m.trace, row, 0) == false;
       ops.push_back({row, only_weight ? 0 : 0.5});
       return;
@@ -184,8 +192,8 @@ void AddWeightOps(const AnalysisContext& m, const PassNode* before,
   }
 }
 
-// The op that makes the gradient with which the nodes from `tail` on begin: no
-// trained parameter needs it.
+// Adds the op that computes the gradient with which the nodes from `tail` on
+// start. No trained parameter needs that gradient.
 void AddFeeding(const AnalysisContext& m, const BackwardPass& pass, size_t tail,
                 std::vector<ShortenedOp>& ops) {
   const RowId forward = m.trace.ops()[pass.nodes[tail].row].forward;
@@ -208,7 +216,7 @@ void AddFeeding(const AnalysisContext& m, const BackwardPass& pass, size_t tail,
   }
 }
 
-// What the pass would not run if the unread gradients were not wanted.
+// Adds what the pass would not run without the unread gradients.
 void AddNodes(const AnalysisContext& m, const BackwardPass& pass,
               UnreadGradients& found) {
   double parameters = 0, bytes = 0, beside = 0;
@@ -217,7 +225,7 @@ void AddNodes(const AnalysisContext& m, const BackwardPass& pass,
       return one.unread == unread;
     });
   };
-  size_t tail = 0;  // the first node behind the last trained parameter
+  size_t tail = 0;  // first node after the last trained parameter
   for (size_t i = 0; i < pass.nodes.size(); ++i) {
     if (has(pass.nodes[i], false)) tail = i + 1;
   }
@@ -245,14 +253,15 @@ void AddNodes(const AnalysisContext& m, const BackwardPass& pass,
                    one.gradient.dims, found.ops);
     }
   }
+  // The finding describes the pass with the most unread gradients.
   if (parameters <= found.parameters) return;
   found.parameters = parameters;
   found.bytes = bytes;
   found.beside = beside;
 }
 
-// The parts of backward that nothing trained needs, wherever they run: the
-// passes of layers of which all gradients are unread.
+// Adds the parts of backward that no trained parameter needs, wherever they
+// run: runs of layers whose gradients are all unread.
 void AddDeadEnds(const AnalysisContext& m,
                  const std::vector<BackwardPass>& passes,
                  UnreadGradients& found) {
@@ -273,6 +282,64 @@ void AddDeadEnds(const AnalysisContext& m,
     found.ops.push_back({node, 0});
     found.dead_ends = true;
   }
+}
+
+// True if `passes` repeat from step to step: the k-th pass of each steady step
+// adds to the same gradients and makes the others anew. An optimizer must step
+// between two passes, so that none of them accumulates for the next. `mixed`:
+// some pass does both.
+bool AddToTheSame(const AnalysisContext& m,
+                  const std::vector<BackwardPass>& passes, bool& mixed) {
+  std::map<size_t, std::vector<std::vector<bool>>> by_step;
+  int64_t last_ns = -1;
+  for (const BackwardPass& pass : passes) {
+    if (!std::ranges::binary_search(m.steps.steady, pass.step)) continue;
+    std::vector<bool> adds;
+    for (const PassNode& node : pass.nodes) {
+      for (const StoredGradient& one : node.kept) adds.push_back(one.adds);
+    }
+    if (adds.empty()) continue;
+    const int64_t begin_ns = m.trace.ops()[pass.nodes.front().row].begin_ns;
+    const bool stepped =
+        std::ranges::any_of(m.parts.optimizer.spans, [&](const Span& span) {
+          return span.begin_ns > last_ns && span.begin_ns < begin_ns;
+        });
+    if (last_ns >= 0 && !stepped) return false;
+    last_ns = begin_ns;
+    mixed |= std::ranges::count(adds, true) > 0 &&
+             std::ranges::count(adds, false) > 0;
+    by_step[pass.step].push_back(std::move(adds));
+  }
+  return by_step.size() == m.steps.steady.size() &&
+         std::ranges::all_of(by_step, [&](const auto& step) {
+           return step.second == by_step.begin()->second;
+         });
+}
+
+// Without sizes, a parameter is known only by its place in a pass. If a pass
+// adds to some gradients, in the same places in each step, while it makes
+// others anew, an optimizer clears the others before it and not these. What
+// they hold already belongs to a step that was taken, so nothing can use the
+// sum.
+UnreadGradients FindWithoutSizes(const AnalysisContext& m,
+                                 std::vector<BackwardPass>& passes) {
+  UnreadGradients found;
+  bool mixed = false;
+  if (!AddToTheSame(m, passes, mixed) || !mixed) return found;
+  std::set<size_t> seen;
+  bool several = false;
+  for (BackwardPass& pass : passes) {
+    if (!std::ranges::binary_search(m.steps.steady, pass.step)) continue;
+    for (PassNode& node : pass.nodes) {
+      for (StoredGradient& one : node.kept) one.unread = one.adds;
+    }
+    several |= !seen.insert(pass.step).second;
+    AddNodes(m, pass, found);
+  }
+  // With several passes per step, another one may train these parameters.
+  (several ? found.cleared : found.untrained) = true;
+  found.never_zeroed = !several;
+  return found;
 }
 
 UnreadGradients Unknown(std::string why) {
@@ -301,11 +368,15 @@ UnreadGradients FindUnreadGradients(const AnalysisContext& m) {
   if (updating.size() < kLeastUpdates) return found;
   BackwardPasses all = FindBackwardPasses(m);
   if (all.passes.empty()) return found;
-  if (!all.sizes_known) {
-    return Unknown("the sizes of gradients were not recorded (record_shapes)");
-  }
   if (all.nested || all.threads) {
     return Unknown("backward passes run inside others, or on several threads");
+  }
+  if (!all.sizes_known) {
+    UnreadGradients unsized = FindWithoutSizes(m, all.passes);
+    return unsized.parameters > 0 ? unsized
+                                  : Unknown(
+                                        "the sizes of gradients were not "
+                                        "recorded (record_shapes)");
   }
   const ParameterUpdates updates = FindParameterUpdates(m);
   const std::set<Dims> never_cleared = NeverCleared(all.passes, updates);
@@ -333,7 +404,7 @@ UnreadGradients FindUnreadGradients(const AnalysisContext& m) {
       }
     }
   }
-  // Where nothing is read, it is not known what the optimizer updates.
+  // If no gradient is read, it is unknown what the optimizer updates.
   if (!any_read || steps.size() < m.steps.steady.size()) return {};
   AddDeadEnds(m, all.passes, found);
   found.never_zeroed = all_add && !found.cleared;

@@ -22,19 +22,20 @@
 namespace stepscope {
 namespace {
 
-// A written-out LSTM cell takes about 20 ops, two layers of them 40.
+// A written-out LSTM cell takes about 20 ops, so two layers take 40.
 constexpr size_t kLongestChain = 64;
-// How many equal gates one repeat may have (three sigmoids, two layers).
+// How many of the next equal gates to try. One repeat may have several, such as
+// three sigmoids in each of two layers.
 constexpr size_t kEqualGates = 12;
 
 constexpr auto kCells = std::to_array<std::string_view>(
     {"aten::lstm_cell", "aten::gru_cell", "aten::rnn_tanh_cell",
      "aten::rnn_relu_cell"});
-// One op runs the whole sequence.
+// These ops run the whole sequence.
 constexpr auto kWhole = std::to_array<std::string_view>(
     {"aten::lstm", "aten::gru", "aten::rnn_tanh", "aten::rnn_relu"});
 
-// What the names of ops mean here, by NameId.
+// What the ops are for, by NameId.
 struct Meaning {
   bool cell = false, whole = false, gate = false, product = false;
 };
@@ -91,7 +92,8 @@ class RecurrenceFinder {
       }
       const size_t step = SteadyStepAt(context_.steps, OpAt(row).begin_ns);
       if (step == context_.steps.windows.size()) continue;
-      // What runs inside aten::lstm and the like is one call already.
+      // Skip what runs inside aten::lstm and the like, which is a single call
+      // already.
       Leaf leaf{.row = row};
       bool whole = false;
       for (RowId op = row; op != kNone; op = OpAt(op).parent) {
@@ -103,8 +105,8 @@ class RecurrenceFinder {
     return by_step;
   }
 
-  // The calls of one kind of cell: by its name and, where known, its sizes, so
-  // that layers of different width are different loops.
+  // Adds loops over an op that is a cell. Calls are grouped by name and, if
+  // known, by sizes, so that layers of different width are different loops.
   void AddNamed(size_t step, std::span<const Leaf> leaves,
                 std::vector<Recurrence>& found) const {
     std::map<std::pair<NameId, RowId>, std::vector<RowId>> kinds;
@@ -128,8 +130,8 @@ class RecurrenceFinder {
     }
   }
 
-  // True if between most of `cells` there is a product of two activations, and
-  // behind it an op whose result has the sizes of the next cell's input.
+  // True if a product of two activations runs between most of `cells`, followed
+  // by an op whose result has the sizes of the next cell's input.
   bool ReadAttention(std::span<const Leaf> leaves,
                      std::span<const RowId> cells) const {
     size_t reading = 0;
@@ -142,7 +144,8 @@ class RecurrenceFinder {
            ++leaf) {
         if (OpAt(leaf->row).begin_ns < OpAt(cells[i - 1]).end_ns) continue;
         made |= attends && ResultDims(trace_, leaf->row) == input;
-        // Both factors have a batch dimension, as no weight has.
+        // Both factors of these ops have a batch dimension, which no weight
+        // has.
         attends |= IsAnyOf(trace_.name(OpAt(leaf->row).name),
                            {"aten::bmm", "aten::baddbmm"});
       }
@@ -158,7 +161,7 @@ class RecurrenceFinder {
     return false;
   }
 
-  // Of an LSTM the first of its two states.
+  // Returns the sizes of the state. For an LSTM, the first of its two states.
   const Dims& StateOf(RowId cell) const {
     const RowId inputs = OpAt(cell).inputs;
     if (inputs != kNone) {
@@ -170,19 +173,20 @@ class RecurrenceFinder {
     return DimsOf(trace_, cell, 1);
   }
 
-  // True if in front of most of `cells` a product of the state of the cell
-  // before leads to a tensor of the sizes of the next input, as far as sizes
-  // tell, and the input is not picked from a larger tensor: then it needs the
-  // state, as that of a world model does.
+  // True if the inputs of most of `cells` need the state of the previous cell,
+  // as in a world model. As far as sizes tell, a product of that state must
+  // lead to a tensor of the next input's sizes, and the input must not be
+  // picked from a larger tensor.
   bool NeedsState(std::span<const RowId> cells) const {
     size_t fed = 0;
     for (size_t i = 1; i < cells.size(); ++i) {
       const Dims& input = DimsOf(trace_, cells[i], 0);
       const Dims& state = StateOf(cells[i]);
       if (input.empty() || state.empty()) continue;
-      std::set<Dims> read = {state};  // of the state
-      // Of its products. A tensor of the same size that is picked from the data
-      // hides one of them, until a loss or another op has taken both.
+      std::set<Dims> read = {state};  // sizes made from the state
+      // made: sizes made from products of the state. hidden: those for which a
+      // tensor of the same size was also picked from the data, so that the two
+      // cannot be told apart until a loss or another op has taken both.
       std::set<Dims> made, hidden;
       bool picked = false;
       const auto pick = [&](const Dims& part) {
@@ -214,7 +218,8 @@ class RecurrenceFinder {
           std::erase_if(hidden, both);
           continue;
         }
-        // mean + deviation * noise[t]: one of the two is none of the data.
+        // In mean + deviation * noise[t], one of the two tensors is not from
+        // the data.
         std::erase_if(hidden, [&](const Dims& dims) {
           const bool both = TakesTwo(trace_, row, dims);
           if (both) made.insert(dims);
@@ -242,16 +247,39 @@ class RecurrenceFinder {
     return 2 * fed > cells.size();
   }
 
-  // True if the leaves `a` and `b` are the same op on the same sizes.
+  // True if the leaves `a` and `b` are the same op on the same sizes. Where the
+  // recording has no sizes, the op is enough.
   bool Same(const Leaf& a, const Leaf& b) const {
     return a.cell == kNone && b.cell == kNone &&
            OpAt(a.row).name == OpAt(b.row).name &&
            OpAt(a.row).inputs == OpAt(b.row).inputs &&
-           OpAt(a.row).inputs != kNone;
+           (OpAt(a.row).inputs != kNone || !sized_);
   }
 
-  // Chains that repeat, found by their gates: the distance to one of the next
-  // equal gates is the length of the chain.
+  // True if the chain of `leaves` is written like the cell of an LSTM or GRU: a
+  // product, sigmoids that multiply, and tanh. Ops of attention and of norms
+  // show a layer of another kind. This is all that names can tell.
+  bool IsGated(std::span<const Leaf> leaves) const {
+    bool product = false, multiplies = false;
+    size_t sigmoids = 0, tanhs = 0;
+    for (const Leaf& leaf : leaves) {
+      const std::string_view name = PlainNameOf(trace_, leaf.row);
+      product |= MeaningOf(leaf.row).product;
+      multiplies |= IsAnyOf(name, {"mul", "addcmul", "lerp"});
+      sigmoids += name == "sigmoid";
+      tanhs += name == "tanh";
+      if (name.find("softmax") != std::string_view::npos ||
+          name.find("norm") != std::string_view::npos ||
+          name.find("bmm") != std::string_view::npos ||
+          name.starts_with("scaled_dot")) {
+        return false;
+      }
+    }
+    return product && multiplies && sigmoids > 0 && tanhs > 0;
+  }
+
+  // Adds chains that repeat. The distance from a gate to one of the next equal
+  // gates is the length of the chain.
   void AddWritten(size_t step, std::span<const Leaf> leaves,
                   std::vector<Recurrence>& found) const {
     std::vector<size_t> gates;
@@ -260,9 +288,9 @@ class RecurrenceFinder {
         gates.push_back(i);
       }
     }
-    size_t done = 0;  // leaves before it belong to a chain already
-    // By period: the last stretch that was looked at. A gate inside would lead
-    // to the same one, which was taken or refused.
+    size_t done = 0;  // earlier leaves belong to a chain already
+    // By period, the latest stretch examined. Each gate inside it would lead to
+    // the same stretch, which was already accepted or rejected.
     std::array<Stretch, kLongestChain + 1> known{};
     for (size_t g = 0; g < gates.size(); ++g) {
       if (gates[g] < done) continue;
@@ -290,13 +318,13 @@ class RecurrenceFinder {
     }
   }
 
-  // Leaves [first, last).
+  // The leaves [first, last).
   struct Stretch {
     size_t first = 0, last = 0;
   };
 
-  // The longest stretch around `at` that repeats with `period`; its last repeat
-  // may be a part of one.
+  // Returns the longest stretch around `at` that repeats with `period`. Its
+  // last repeat may be incomplete.
   Stretch StretchAround(std::span<const Leaf> leaves, size_t at,
                         size_t period) const {
     size_t first = at, last = at + period;
@@ -309,15 +337,16 @@ class RecurrenceFinder {
     return {first, last};
   }
 
-  // The chain of `period` leaves at `first`, if it is that of a recurrent cell.
+  // Returns the chain of `period` leaves at `first` if it is a recurrent cell.
   std::optional<Recurrence> Written(size_t step, std::span<const Leaf> leaves,
                                     size_t first, size_t last,
                                     size_t period) const {
     const std::span<const Leaf> chain = leaves.subspan(first, period);
     std::vector<RowId> rows;
     for (const Leaf& leaf : chain) rows.push_back(leaf.row);
-    if (!FeedsItself(trace_, rows)) return {};
+    if (sized_ ? !FeedsItself(trace_, rows) : !IsGated(chain)) return {};
     Recurrence one{.step = step,
+                   .sized = sized_,
                    .repeats = static_cast<int64_t>((last - first) / period)};
     for (const Leaf& leaf : chain) {
       one.cell += (one.cell.empty() ? "" : " > ") +
@@ -327,12 +356,13 @@ class RecurrenceFinder {
     Complete(leaves, one);
     if (one.nodes.empty() ||
         2 * GradientsAmong(trace_, context_.tree, one.nodes) >= one.repeats) {
-      return {};  // layers with weights of their own
+      // Layers with weights of their own.
+      return {};
     }
     return one;
   }
 
-  // Adds what follows from the ops of the cell.
+  // Fills in the fields that follow from the ops of the cell.
   void Complete(std::span<const Leaf> leaves, Recurrence& one) const {
     one.forward = {OpAt(one.ops.front()).begin_ns, OpAt(one.ops.back()).end_ns};
     for (const Leaf& leaf : leaves) {
@@ -371,6 +401,7 @@ class RecurrenceFinder {
   const AnalysisContext& context_;
   const Trace& trace_;
   std::vector<Meaning> meanings_;
+  bool sized_ = trace_.watched(Kind::kOpShapes);
 };
 
 }  // namespace
@@ -378,7 +409,7 @@ class RecurrenceFinder {
 std::vector<Recurrence> FindRecurrences(const AnalysisContext& context) {
   if (context.steps.thread == kNone) return {};
   std::vector<Meaning> meanings = MeaningsOf(context.trace);
-  // Most recordings hold no gate and no cell.
+  // Skip the search in most recordings, which contain no gate and no cell.
   if (std::ranges::none_of(
           meanings, [](const Meaning& one) { return one.cell || one.gate; })) {
     return {};

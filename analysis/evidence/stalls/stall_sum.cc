@@ -13,12 +13,13 @@
 namespace stepscope {
 namespace {
 
-// Distances between stalls that differ by no more are one period.
+// Distances between stalls count as one period if they differ by at most this
+// share.
 constexpr double kRegular = 0.2;
 
-// How the steps at `at` recur.
+// How regularly the steps `at` recur.
 struct Period {
-  double steps = 0;  // 0: they have none
+  double steps = 0;  // 0: no period
   std::string words = {};
 };
 Period PeriodOf(const std::vector<size_t>& at) {
@@ -30,6 +31,8 @@ Period PeriodOf(const std::vector<size_t>& at) {
   const double usual = Median(apart);
   if (apart.size() == 1) return {usual, Times(usual) + " steps apart"};
   const auto [least, most] = std::ranges::minmax(apart);
+  // A difference of one step is still regular, because the period need not be a
+  // whole number.
   if (most - least > std::max(1.0, kRegular * usual)) return {};
   if (least == most) {
     return {usual, "every " + Ordinal(static_cast<int64_t>(usual)) + " step"};
@@ -39,9 +42,9 @@ Period PeriodOf(const std::vector<size_t>& at) {
   return {mean, "about every " + Times(std::round(usual)) + " steps"};
 }
 
-// Stalls per step. A recording holds a part of the last period, too, so
-// counting the stalls in it would be off by up to one. With a period that no
-// missing stall contradicts, that tells the rate.
+// Returns the stalls per step. Counting the stalls of the recording would be
+// off by up to one, because it also holds part of the last period. If there is
+// a period, and no stall is missing at either end, the period tells the rate.
 double RateOf(const AnalysisContext& context, const std::vector<size_t>& at,
               double period, size_t steps) {
   const double before = static_cast<double>(at.front());
@@ -53,9 +56,9 @@ double RateOf(const AnalysisContext& context, const std::vector<size_t>& at,
                    static_cast<double>(std::max<size_t>(steps, 1));
 }
 
-// What a step takes longer that follows one of the steps `at` than one that
-// follows none, in ns: caches that must fill again, data still being written.
-// 0 where it takes no longer, or fewer than two of either kind are there.
+// Returns how much longer a step takes after one of the steps `at` than other
+// steps, in ns: caches fill again, or data are still being written. 0 if it
+// takes no longer, or if there are fewer than two steps of either kind.
 double AftermathNs(const AnalysisContext& context, const Stalls& stalls,
                    const std::vector<size_t>& at) {
   double after = 0, afters = 0, other = 0, others = 0;
@@ -74,7 +77,7 @@ double AftermathNs(const AnalysisContext& context, const Stalls& stalls,
   return std::max(0.0, after / afters - other / others);
 }
 
-// Half of the 95 % interval of the mean excess, as a share of it.
+// Returns half of the 95 % interval of the mean excess, as a share of the mean.
 double ErrorOf(const std::vector<const Stall*>& stalls, double mean_ns) {
   const auto count = static_cast<double>(stalls.size());
   if (count < 2 || mean_ns <= 0) return 0;
@@ -110,6 +113,8 @@ StallSum SumOf(const AnalysisContext& context, StallKind kind) {
   sum.lost_ns = sum.each_ns * rate;
   sum.most_ns = sum.lost_ns * (1 + ErrorOf(some, sum.each_ns)) +
                 rate * AftermathNs(context, stalls, at);
+  // The mean step of a long run: the recorded mean without the recorded stalls,
+  // plus stalls at their estimated rate.
   sum.step_ns = context.stats.all_mean_ms * 1e6 - in_recording + sum.lost_ns;
   std::ranges::stable_sort(some, std::greater(), &Stall::excess_ns);
   for (const Stall* stall : some) {
@@ -147,7 +152,7 @@ std::string StallInWords(const Stall& stall) {
     case StallKind::kOwnWork:
       return stall.after.empty()
                  ? "spends " + time + named
-                 : "runs no op for " + time + " behind " + stall.after;
+                 : "runs no op for " + time + " after " + stall.after;
     case StallKind::kPause:
       return "runs no op for " + time;
     case StallKind::kOps:

@@ -24,8 +24,8 @@ std::string NameOfRun(const RunInfo& run) {
   return file.empty() ? "run" : file;
 }
 
-// Of the first finding alone: "Up to 30.0 of 80.3 ms per step can be gained:
-// start with fp64-compute." Only a bound is an "up to".
+// A sentence about the first finding alone: "Up to 30.0 of 80.3 ms per step can
+// be gained: start with fp64-compute." "Up to" is used only for a bound.
 std::string FirstInWords(const Report& report) {
   for (const Finding& finding : report.findings) {
     if (NumberOf(report, finding) != 1 ||
@@ -49,8 +49,8 @@ std::string FirstInWords(const Report& report) {
   return "";
 }
 
-// True if the first finding has no predicted gain, but a bound that is worth
-// more than the plan.
+// True if the first finding has only a bound, and that bound is worth more than
+// the plan.
 bool BeginsWithBound(const Report& report) {
   for (const Finding& finding : report.findings) {
     if (NumberOf(report, finding) != 1) continue;
@@ -61,7 +61,7 @@ bool BeginsWithBound(const Report& report) {
   return false;
 }
 
-// The words of all causes that the report names.
+// Writes the words for the causes in `keys`.
 void WriteCauses(const std::set<std::string>& keys, bool has_gpu,
                  JsonText& json) {
   json.Key("causes");
@@ -72,7 +72,8 @@ void WriteCauses(const std::set<std::string>& keys, bool has_gpu,
   json.Close('}');
 }
 
-// All that the page's drawings may name, whether the mean step has it or not.
+// All causes that the page's drawings may name, even if the mean step does not
+// have them.
 std::set<std::string> CauseKeys() {
   return {"compute",      "communication", "copy",      "kernel_latency",
           "graph_opaque", "dependency",    "sync",      "blocking_copy",
@@ -83,6 +84,7 @@ std::set<std::string> CauseKeys() {
 }  // namespace
 
 std::string HeadlineInWords(const Report& report) {
+  // With a damaged recording, no gain is promised, whatever the plan says.
   if (std::ranges::any_of(report.findings, ShowsDamage)) {
     return VerdictInWords(report);
   }
@@ -105,6 +107,8 @@ std::string HeadlineInWords(const Report& report) {
 }
 
 void WriteWords(const Report& report, JsonText& json) {
+  // Sentences are made here, so that page, terminal and Markdown say the same;
+  // the script only places them.
   json.Open('{');
   json.Field("stepscope", Version());
   json.Field("name", NameOfRun(report.run));
@@ -112,7 +116,10 @@ void WriteWords(const Report& report, JsonText& json) {
   json.Field("rank", RankInWords(report.run));
   json.Field("headline", HeadlineInWords(report));
   json.Field("plan", PlanInWords(report));
-  json.Field("held_back", HeldBackInWords(report));
+  const std::string held = HeldBackInWords(report);
+  const std::string missing = MissingSizesInWords(report);
+  json.Field("held_back",
+             held + (held.empty() || missing.empty() ? "" : " ") + missing);
   std::vector<std::string> notes;
   for (const std::string& note : {AveragedStepsText(report),
                                   UnprofiledText(report), StallsText(report)}) {

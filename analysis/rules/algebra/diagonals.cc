@@ -1,7 +1,7 @@
-// Is a diagonal matrix made only to multiply by it, or to factorise it?
-// Source: a product with a diagonal matrix scales rows or columns, n^2 numbers
-// by one each, where the product of two matrices needs n^3 operations (Golub
-// and Van Loan, Matrix Computations, section 1.2.8).
+// Is a diagonal matrix made only to multiply by it, or to factorise it? Source:
+// a product with a diagonal matrix only scales rows or columns, which takes n^2
+// operations, while the product of two matrices takes n^3 (Golub and Van Loan,
+// Matrix Computations, section 1.2.8).
 #include <algorithm>
 #include <cstdint>
 #include <optional>
@@ -23,8 +23,8 @@ namespace stepscope {
 namespace diagonals_rules {
 namespace {
 
-// Below, the matrix fits into registers and a product takes what calling an op
-// does.
+// A smaller matrix fits into registers, and a product takes no longer than
+// calling an op.
 constexpr int64_t kLeastSize = 32;
 constexpr char kChange[] = "scaling in place of diagonal products";
 constexpr char kElementwise[] = "diagonals in place of matrices";
@@ -56,15 +56,17 @@ class Finder {
   }
 
  private:
-  // The sizes of the diagonal matrix, or batch of them, that `row` makes.
+  // Returns the sizes of the diagonal matrix, or batch of such, that `row`
+  // makes.
   std::optional<Dims> DiagonalMatrix(RowId row) const {
     const std::string_view name = PlainNameOf(m_.trace, row);
     Dims made = DimsOf(m_.trace, row, 0);
-    // Of a matrix, diag() returns the diagonal.
+    // Given a matrix, diag() returns its diagonal instead.
     if (!(name == "diag" && made.size() == 1) &&
         !(name == "diag_embed" && !made.empty())) {
       return {};
     }
+    // An offset diagonal shifts rows, which scaling cannot do.
     if (made.back() < kLeastSize ||
         NumberArgument(m_.trace, row, 1).value_or(0) != 0) {
       return {};
@@ -73,9 +75,9 @@ class Finder {
     return made;
   }
 
-  // Adds the products that take the matrix: those before another op takes or
-  // makes a tensor of its sizes. Where a product makes one, as that of A D, one
-  // right behind it takes both, as that of D A D.
+  // Adds the products that take the matrix, up to the next other op that takes
+  // or makes a tensor of its sizes. If such a product, as A D, makes a tensor
+  // of these sizes, a product right after it may take both, as D A D does.
   void AddProducts(std::span<const RowId> ops, Diagonal& one) const {
     bool made_another = false;
     for (RowId row : ops) {
@@ -104,7 +106,7 @@ Verdict CheckDiagonalProduct(const AnalysisContext& m) {
   std::vector<ShortenedOp> ops;
   bool trains = false;
   for (const Diagonal& one : found) {
-    // At best: what scales takes no time.
+    // At best, scaling takes no time.
     trains |= AppendWithNodes(m, one.makes, 0, ops);
     for (RowId row : one.products) {
       trains |= AppendWithNodes(m, row, 0, ops);
@@ -149,7 +151,8 @@ struct Factorised {
   std::vector<RowId> ops = {};  // that take a matrix of these sizes
 };
 
-// Ops that take n^3 operations for what is simple for a diagonal matrix.
+// True for ops with n^3 operations whose result is simple for a diagonal
+// matrix.
 bool Factorises(std::string_view plain_name) {
   return Contains(plain_name, "cholesky") ||
          IsAnyOf(plain_name,
@@ -158,7 +161,8 @@ bool Factorises(std::string_view plain_name) {
                   "linalg_solve", "logdet", "slogdet"});
 }
 
-// What `makes` is followed by in the step, if it is factorised.
+// Returns the ops that follow `makes` in the step, if one of them factorises
+// it.
 std::optional<Factorised> FactorisedAt(const AnalysisContext& m,
                                        const ForwardStep& step, size_t i) {
   const RowId makes = step.ops[i];
@@ -170,14 +174,14 @@ std::optional<Factorised> FactorisedAt(const AnalysisContext& m,
   Factorised one{.step = step.step, .makes = makes, .matrix = diagonal};
   one.matrix.push_back(diagonal.back());
   one.ops.push_back(makes);
-  Dims flat;  // the matrix as a row
+  Dims flat;  // the sizes of the matrix as a row
   for (++i; i < step.ops.size(); ++i) {
     const RowId row = step.ops[i];
     const bool takes = TakesDims(m.trace, row, one.matrix);
     if (!takes && (flat.empty() || !TakesDims(m.trace, row, flat))) continue;
     const std::string_view name = PlainNameOf(m.trace, row);
-    // The sum with another matrix is not diagonal; to be compared with its own
-    // transpose does not change it.
+    // The sum with another matrix is not diagonal. A comparison with its own
+    // transpose leaves the matrix unchanged.
     if (one.factorises == kNone && TakesTwo(m.trace, row, one.matrix) &&
         !IsAnyOf(name, {"isclose", "eq"})) {
       return {};
@@ -225,8 +229,8 @@ Verdict CheckDiagonalCovariance(const AnalysisContext& m) {
       (IsCholesky(m, largest)
            ? ", as a normal distribution with a covariance matrix does"
            : "") +
-      ". What is done with matrices of that size" +
-      (trains ? ", with the backward passes," : "") + " takes " +
+      ". The ops on matrices of that size" +
+      (trains ? ", with their backward passes," : "") + " take " +
       Milliseconds(all.ns * 1e-6) + " per step.";
   finding.assumption =
       "at best: the same with the numbers on the diagonal takes no time";

@@ -1,8 +1,8 @@
 // Are matrices inverted only to be multiplied, or factorised more than once?
-// Does each step factorise a matrix that stays the same?
-// Source: PyTorch documentation, torch.linalg.inv: "Consider using
-// torch.linalg.solve() if possible". It takes 2 n^3 operations, a Cholesky
-// factor n^3 / 3 (Golub and Van Loan, Matrix Computations).
+// Does each step factorise a matrix that stays the same? Source: PyTorch
+// documentation, torch.linalg.inv: "Consider using torch.linalg.solve() if
+// possible". An inverse takes 2 n^3 operations, a Cholesky factor n^3 / 3
+// (Golub and Van Loan, Matrix Computations).
 #include <algorithm>
 #include <cstdint>
 #include <optional>
@@ -25,15 +25,15 @@ namespace stepscope {
 namespace inverses_rules {
 namespace {
 
-// LAPACK factorises matrices up to this size without blocks (ilaenv); what
-// calling it costs counts as much as the operations there.
+// LAPACK factorises matrices up to this size without blocks (ilaenv). For
+// these, the call costs as much as the operations.
 constexpr int64_t kLeastRows = 64;
 constexpr char kChange[] = "solving with one factor";
 
 struct Case {
   size_t step = 0;
-  RowId row = kNone;    // the inverse, or what comes first
-  RowId other = kNone;  // the determinant of a matrix of that size
+  RowId row = kNone;    // the inverse, or the first op
+  RowId other = kNone;  // determinant of a matrix of that size
   bool pseudo = false;
   bool constant = false;  // nothing in the step makes or changes the matrix
   Dims dims = {};
@@ -84,7 +84,7 @@ class Finder {
     }
     const Op& op = m_.trace.ops()[row];
     const bool has_gradient = !m_.backward.Of(op).empty();
-    // The gradient of lstsq makes the pseudo-inverse anyway.
+    // The gradient of lstsq computes the pseudo-inverse anyway.
     if (pseudo && has_gradient) return {};
     Case one{.row = row, .pseudo = pseudo, .dims = DimsOf(m_.trace, row, 0)};
     if (one.dims.size() < 2 ||
@@ -96,6 +96,7 @@ class Finder {
       return one.constant ? std::optional(one) : std::nullopt;
     }
     if (inverts || pseudo) {
+      // The pseudo-inverse of [n, m] is [m, n].
       Dims made = one.dims;
       std::swap(made[made.size() - 1], made[made.size() - 2]);
       if (!OnlyMultiplied(ops, i, made)) return {};
@@ -105,17 +106,18 @@ class Finder {
     return one;
   }
 
-  // True if no other op of the step makes or changes a tensor of size `dims`,
-  // which is that of the matrix: products take it, or what ops[at] makes of it.
-  // Nor is any such tensor trained.
+  // True if the matrix that ops[at] takes, of size `dims`, stays the same: no
+  // other op of the step makes or changes a tensor of that size (products may
+  // take one, and may take the result of ops[at]), and no such tensor is
+  // trained.
   bool StaysTheSame(std::span<const RowId> ops, size_t at, const Dims& dims) {
-    // Batches are data, and so are the features of a regression.
+    // Batches are data, and so are the features of a regression: these change.
     if (dims.size() != 2 || dims[0] != dims[1]) return false;
     for (size_t i = 0; i < ops.size(); ++i) {
       const RowId row = ops[i];
       if (i == at) continue;
       if (!TakesDims(m_.trace, row, dims)) {
-        // It makes one, or takes it from a larger tensor, or may do so.
+        // It makes such a tensor, takes it from a larger one, or may do so.
         const std::optional<Dims> result = ResultDims(m_.trace, row);
         if (result == dims ||
             (i < at && (MayMake(m_.trace, row, dims) ||
@@ -132,8 +134,9 @@ class Finder {
       }
     }
     if (!gradients_) gradients_.emplace(m_);
+    // A trained matrix changes after each step.
     if (gradients_->KeptAmong(0, kNone, dims) > 0) return false;
-    // Hooks and optimizers of the program's own work in backward.
+    // Hooks, and optimizers of the program's own, may change it in backward.
     return std::ranges::none_of(
         m_.tree.of_thread(m_.steps.thread), [&](RowId row) {
           return m_.tree.in_backward(row) && !m_.tree.traits(row).bookkeeping &&
@@ -152,8 +155,8 @@ class Finder {
                                });
   }
 
-  // True if the only ops that take a matrix of the size that ops[i] makes are
-  // products, and factorisations of the matrix itself.
+  // True if only products, and factorisations of the original matrix, take a
+  // matrix of the size that ops[i] makes.
   bool OnlyMultiplied(std::span<const RowId> ops, size_t i,
                       const Dims& made) const {
     bool multiplied = false;
@@ -168,8 +171,8 @@ class Finder {
     return multiplied;
   }
 
-  // The nearest determinant of a matrix of that size, with no op between that
-  // makes another such matrix; kNone if there is none.
+  // Returns the nearest determinant of a matrix of that size, with no op in
+  // between that makes another such matrix; kNone if there is none.
   RowId DeterminantBeside(std::span<const RowId> ops, size_t at,
                           const Dims& dims) const {
     const auto is_one = [&](RowId row) {
@@ -187,7 +190,7 @@ class Finder {
   }
 
   const AnalysisContext& m_;
-  std::optional<LayerGradients> gradients_;  // made for the first matrix
+  std::optional<LayerGradients> gradients_;  // made when first needed
 };
 
 std::string NameAt(const AnalysisContext& m, RowId row) {
@@ -248,8 +251,8 @@ void Describe(const AnalysisContext& m, const Case& one, double ns,
   finding.assumption =
       one.other == kNone ? "at best: solving, with its gradient, takes no time"
       : inverts
-          ? "at best: a factor takes no time; its gradient takes what that "
-            "of the determinant does"
+          ? "at best: a factor takes no time, and its gradient takes as long "
+            "as that of the determinant"
           : "at best: the determinant is read off the factor at no cost";
   if (one.other != kNone) {
     finding.fix_python =
@@ -286,7 +289,8 @@ Verdict CheckExplicitInverse(const AnalysisContext& m) {
     if (IsInverse(name) || one.pseudo || one.constant) {
       AppendWithNodes(m, one.row, 0, ops);
     }
-    // Its gradient solves for n columns, and so does that of any factor.
+    // The inverse's gradient solves for n columns, and so does that of any
+    // other factor.
     if (one.other != kNone) ops.push_back({one.other, 0});
   }
   const ShortenedOps all = ShortenOps(m, std::move(ops), kChange);

@@ -1,6 +1,6 @@
-// Does a loop go through all that it has again for each new part?
-// Source: the documentation of generation with a cache in Hugging Face
-// Transformers; keys and values of earlier positions do not change.
+// Does a loop process everything again for each new part? Source: the
+// documentation of generation with a cache in Hugging Face Transformers: keys
+// and values of earlier positions do not change.
 #include <stepscope/op_cost.h>
 
 #include <algorithm>
@@ -28,28 +28,29 @@ namespace stepscope {
 namespace growth_rules {
 namespace {
 
-// Sizes of batches may happen to grow by the same number twice or three times.
+// Batch sizes may happen to grow by the same number two or three times in a
+// row.
 constexpr size_t kLeastGrowing = 5;
 
-// A loop in one step, or several of the same sizes.
+// A loop in one step, or several loops of the same sizes.
 struct Growth {
   size_t step = 0;
   Span span = {};
   size_t iterations = 0;
   std::vector<int64_t> first = {}, last = {};  // sizes
-  double ns = 0;                               // saved at most
+  double ns = 0;                               // the most that can be saved
   bool trains = false;
 };
 
-// One iteration of a loop whose products get more and more rows.
+// One iteration of a loop whose products get more rows each time.
 struct Iteration {
   int64_t rows = 0;
   Span span = {};
 };
 
-// aten::cat that adds to what the one before it made.
+// Calls of aten::cat that each append to the result of the previous call.
 struct Chain {
-  std::vector<int64_t> takes = {}, makes = {};  // of the last one
+  std::vector<int64_t> takes = {}, makes = {};  // of the last call
   NameId type = 0;
   std::vector<int64_t> first = {};
   size_t iterations = 1;
@@ -76,30 +77,11 @@ class Finder {
     }
   }
 
-  // Products with the same weights and ever more rows.
+  // Finds products with the same weights and more rows each time.
   std::vector<Growth> Products() const {
     std::vector<Growth> found;
     for (const auto& [step, rows] : by_step_) {
-      std::map<std::tuple<NameId, int64_t, int64_t>, std::vector<Iteration>>
-          by_weights;
-      for (RowId row : rows) {
-        if (!m_.tree.traits(row).matmul || !m_.tree.computes(row)) continue;
-        const Op& op = m_.trace.ops()[row];
-        const MatmulShape shape = CostOf(m_.trace, row).matmul;
-        if (shape.m <= 0 || shape.batch != 1) continue;
-        auto& list = by_weights[{op.name, shape.n, shape.k}];
-        if (list.empty() || list.back().rows != shape.m) {
-          list.push_back({shape.m, {op.begin_ns, op.end_ns}});
-        }
-        list.back().span.end_ns = op.end_ns;
-      }
-      std::optional<Growth> best;
-      for (const auto& [weights, list] : by_weights) {
-        std::optional<Growth> one = LongestOf(list);
-        if (one && (!best || one->span.length() > best->span.length())) {
-          best = std::move(one);
-        }
-      }
+      std::optional<Growth> best = ProductsAmong(rows);
       if (!best) continue;
       best->step = step;
       found.push_back(*std::move(best));
@@ -107,7 +89,24 @@ class Finder {
     return found;
   }
 
-  // Tensors that aten::cat makes longer and longer.
+  // The same for a run that trains nothing and marks each iteration, such as
+  // each new token, as a step. Its `ns` is the time per step.
+  std::optional<Growth> ProductsOverSteps() const {
+    if (!m_.parts.optimizer.spans.empty() || by_step_.empty()) return {};
+    std::vector<RowId> all;
+    for (const auto& [step, rows] : by_step_) {
+      all.insert(all.end(), rows.begin(), rows.end());
+    }
+    std::optional<Growth> best = ProductsAmong(all);
+    if (!best || best->trains || !AreMostSteps(m_.steps, best->iterations)) {
+      return {};
+    }
+    best->step = by_step_.begin()->first;
+    best->ns /= static_cast<double>(best->iterations);
+    return best;
+  }
+
+  // Finds tensors that aten::cat makes longer each time.
   std::vector<Growth> Copies() const {
     std::vector<Growth> found;
     for (const auto& [step, rows] : by_step_) {
@@ -126,10 +125,11 @@ class Finder {
         }
         const auto [shortest, longest] = std::ranges::minmax(times);
         const bool read = IsReadBetween(rows, chain);
-        // Backward needs each of the tensors, as in a DenseNet: then they
-        // cannot share their memory.
+        // Backward needs each of the tensors, as in a DenseNet, so they cannot
+        // share memory.
         if (read && one.trains) continue;
-        // If each is read, the new part is written in each iteration, too.
+        // If each tensor is read, the new part must be written in each
+        // iteration.
         one.ns -= read ? shortest * static_cast<double>(times.size()) : longest;
         found.push_back(std::move(one));
       }
@@ -138,7 +138,35 @@ class Finder {
   }
 
  private:
-  // The longest part of `list` whose rows grow by the same number each time.
+  // Returns the longest loop of such products among forward ops.
+  std::optional<Growth> ProductsAmong(std::span<const RowId> rows) const {
+    std::map<std::tuple<NameId, int64_t, int64_t>, std::vector<Iteration>>
+        by_weights;
+    for (RowId row : rows) {
+      if (!m_.tree.traits(row).matmul || !m_.tree.computes(row)) continue;
+      const Op& op = m_.trace.ops()[row];
+      const MatmulShape shape = CostOf(m_.trace, row).matmul;
+      // A batched product multiplies activations. Attention scores grow with
+      // the length even if earlier keys are kept.
+      if (shape.m <= 0 || shape.batch != 1) continue;
+      auto& list = by_weights[{op.name, shape.n, shape.k}];
+      if (list.empty() || list.back().rows != shape.m) {
+        list.push_back({shape.m, {op.begin_ns, op.end_ns}});
+      }
+      list.back().span.end_ns = op.end_ns;
+    }
+    std::optional<Growth> best;
+    for (const auto& [weights, list] : by_weights) {
+      std::optional<Growth> one = LongestOf(list);
+      if (one && (!best || one->span.length() > best->span.length())) {
+        best = std::move(one);
+      }
+    }
+    return best;
+  }
+
+  // Returns the longest part of `list` whose rows grow by the same number each
+  // time.
   std::optional<Growth> LongestOf(std::span<const Iteration> list) const {
     size_t begin = 0, from = 0, count = 0;
     const auto grows = [&](size_t i) {
@@ -148,6 +176,7 @@ class Finder {
       if (grows(i) <= 0) {
         begin = i;
       } else if (i - begin >= 2 && grows(i) != grows(i - 1)) {
+        // If the difference changes, the last two may start a new series.
         begin = i - 1;
       }
       if (i + 1 - begin > count) {
@@ -196,8 +225,8 @@ class Finder {
       device[static_cast<size_t>(after - list.begin()) - 1] += use.ns;
     }
     growth.trains = 2 * with_backward.size() > list.size();
-    // A loop that only generates may be followed by a pass over all that it
-    // made, which trains and has as many rows as the last iteration.
+    // A loop that only generates may be followed by a training pass over
+    // everything that it generated, with as many rows as the last iteration.
     for (size_t i : with_backward) {
       if (growth.trains) break;
       const size_t usual = i > 0 ? i - 1 : i + 1;
@@ -205,9 +234,10 @@ class Finder {
       calling[i] = calling[usual];
       device[i] = device[usual];
     }
-    // Of a pass that is trained with, all positions at once may take what the
-    // longest iteration takes. Else each takes at least what calling its ops
-    // does, and its share of the shortest one's computing.
+    // In training, one pass over all positions takes as long as the longest
+    // iteration. Otherwise each iteration takes at least the time of calling
+    // its ops, plus the new rows' share of the computing of the shortest
+    // iteration.
     const auto saved = [&](const std::vector<double>& times, double least) {
       double sum = 0;
       for (double ns : times) sum += ns;
@@ -270,7 +300,7 @@ class Finder {
     return chains;
   }
 
-  // True if `row` adds something to a larger tensor, which comes first.
+  // True if `row` appends something to a larger tensor.
   bool Joins(RowId row, Chain& one) const {
     const auto& arguments =
         m_.trace.op_inputs()[m_.trace.ops()[row].inputs].arguments;
@@ -288,7 +318,7 @@ class Finder {
     return true;
   }
 
-  // True if other ops read the tensors before all parts are there.
+  // True if other ops read the tensors before all parts are appended.
   bool IsReadBetween(std::span<const RowId> rows, const Chain& chain) const {
     const Op& first = m_.trace.ops()[chain.ops.front()];
     Chain joined;
@@ -304,7 +334,8 @@ class Finder {
         continue;
       }
       if (op.inputs == kNone || m_.tree.traits(row).bookkeeping) continue;
-      // Recorders give no types of tensors in lists, so only sizes count.
+      // Recorders give no types for tensors in lists, so only sizes are
+      // compared.
       if (std::ranges::any_of(m_.trace.op_inputs()[op.inputs].arguments,
                               [&](const Argument& argument) {
                                 return argument.dims == longest_dims;
@@ -315,15 +346,14 @@ class Finder {
     return false;
   }
 
-  // The time of an op and its nodes, of the device on a run with a GPU. On a
-  // CPU with that until the next op: there the shorter tensor is freed.
+  // Returns the time of an op and its nodes. On a run with a GPU, this is
+  // device time. On a CPU, it includes the time until the next op, in which the
+  // shorter tensor is freed.
   double TimeOf(RowId row, bool& trains) const {
     const Op& op = m_.trace.ops()[row];
     double ns = 0;
     if (m_.has_gpu) {
-      for (RowId at : m_.tree.inside(row)) {
-        ns += device_[at];
-      }
+      ns = DeviceNs(row);
     } else {
       const auto later = m_.tree.of_thread(op.thread, {op.end_ns, INT64_MAX});
       ns = static_cast<double>(
@@ -332,19 +362,27 @@ class Finder {
     }
     for (RowId node : m_.backward.Of(op)) {
       const Op& backward = m_.trace.ops()[node];
-      ns += static_cast<double>(backward.end_ns - backward.begin_ns);
+      ns += m_.has_gpu
+                ? DeviceNs(node)
+                : static_cast<double>(backward.end_ns - backward.begin_ns);
       trains = true;
     }
     return ns;
   }
 
+  double DeviceNs(RowId row) const {
+    double ns = 0;
+    for (RowId at : m_.tree.inside(row)) ns += device_[at];
+    return ns;
+  }
+
   const AnalysisContext& m_;
-  std::vector<double> device_;  // by op, of the kernels that it launched
+  std::vector<double> device_;  // of the kernels that each op launched
   std::map<size_t, std::vector<RowId>> by_step_;  // forward ops
 };
 
-// The time per step; -1 if too few steps have it. `longest` is set to the loop
-// that takes most.
+// Returns the time per step; -1 if too few steps have it. Sets `longest` to the
+// loop that takes most time.
 double PerStep(const AnalysisContext& m, const std::vector<Growth>& found,
                const Growth*& longest) {
   std::map<size_t, double> by_step;
@@ -371,19 +409,24 @@ Finding About(const AnalysisContext& m, const Growth& longest) {
 }
 
 void AddProducts(const AnalysisContext& m, const std::vector<Growth>& found,
-                 Verdict& verdict) {
+                 const std::optional<Growth>& over_steps, Verdict& verdict) {
   const Growth* longest = nullptr;
-  const double ns = PerStep(m, found, longest);
+  double ns = PerStep(m, found, longest);
+  if (found.empty() && over_steps) {
+    longest = &*over_steps;
+    ns = over_steps->ns;
+  }
   if (!longest || ns < 0) return;
   Finding finding = About(m, *longest);
   finding.evidence =
-      "A loop of " +
+      std::string(found.empty() ? "Steps are a loop of " : "A loop of ") +
       Count(static_cast<int64_t>(longest->iterations), "iteration") +
-      " multiplies the same weights with ever more rows, from " +
+      (found.empty() ? " that multiply" : " multiplies") +
+      " the same weights with ever more rows, from " +
       std::to_string(longest->first[0]) + " to " +
       std::to_string(longest->last[0]) +
-      ", the same number more each time: it goes through all earlier positions "
-      "again for each new one. This takes " +
+      ", growing by the same number each time: each iteration processes all "
+      "earlier positions again. This takes " +
       Milliseconds(ns * 1e-6) + " per step more than ";
   if (longest->trains) {
     finding.evidence += "the longest iteration.";
@@ -442,7 +485,7 @@ Verdict CheckGrowingPrefix(const AnalysisContext& m) {
   Verdict verdict;
   if (m.steps.thread == kNone) return verdict;
   const Finder finder(m);
-  AddProducts(m, finder.Products(), verdict);
+  AddProducts(m, finder.Products(), finder.ProductsOverSteps(), verdict);
   AddCopies(m, finder.Copies(), verdict);
   return verdict;
 }
@@ -457,9 +500,9 @@ constexpr Rule kRules[] = {
      .reference = "Hugging Face Transformers documentation: Caching",
      .detect =
          "in two thirds of the steps, products with the same weights get more "
-         "rows in at least 5 iterations in a row, the same number more each "
-         "time; or aten::cat adds to its own result at least 16 times, and the "
-         "copies take 1 % of the step",
+         "rows in at least 5 iterations in a row, growing by the same number "
+         "each time; or aten::cat adds to its own result at least 16 times, "
+         "and the copies take 1 % of the step",
      .avoid = "backward needs each of the longer tensors, because other ops "
               "read them (DenseNet)",
      .fix_cpp = "keep what earlier positions made; torch::cat once",

@@ -1,6 +1,7 @@
 // Are batches padded to a length that none of them has, or to lengths that
 // differ from step to step? Source: PyTorch documentation,
-// torch.nn.utils.rnn.pad_sequence: pads to the longest sequence of the batch.
+// torch.nn.utils.rnn.pad_sequence, which pads to the longest sequence of the
+// batch.
 #include <algorithm>
 #include <cstdint>
 #include <map>
@@ -26,27 +27,27 @@ namespace stepscope {
 namespace padding_rules {
 namespace {
 
-// A batch's longest sample has this share of the length at most, in the mean
-// over the steps. Lengths that are rounded up to a multiple of 64 or the like,
-// for the sake of kernels, leave less.
+// The most that the longest sample of a batch may fill of the padded length, as
+// a mean over the steps. Rounding lengths up to a multiple of 64 or so, to suit
+// kernels, leaves less padding.
 constexpr double kMostFilled = 0.8;
 constexpr char kChange[] = "padding to the longest of the batch";
-// Layers in front of a CTC loss keep every second to eighth frame.
+// Layers before a CTC loss keep every second to eighth frame.
 constexpr int64_t kMostStride = 8;
-// Fewer batches may be of one length by chance.
+// With fewer batches, equal lengths may be chance.
 constexpr size_t kStepsToVary = 4;
 
 // The tensors that a step pads to one length.
 struct Padded {
   size_t step = 0;
-  RowId first = kNone;  // the first op of the full length
+  RowId first = kNone;  // the first op on the full length
   RowId shows = kNone;  // the op that shows the lengths
-  int64_t longest = 0;  // before
+  int64_t longest = 0;  // before padding
   int64_t samples = 0;
-  bool told = false;  // by the lengths that the loss is given
+  bool told = false;  // known from the lengths that the loss is given
 };
 
-// By the length after, and the number of dimensions.
+// Keyed by (length after padding, number of dimensions).
 using ByLength = std::map<std::pair<int64_t, size_t>, std::vector<Padded>>;
 
 class Finder {
@@ -76,7 +77,7 @@ class Finder {
   }
 
  private:
-  // F.pad
+  // F.pad.
   void Extends(size_t step, RowId row) {
     const Dims& from = DimsOf(m_.trace, row, 0);
     const std::optional<Dims> to = ResultDims(m_.trace, row);
@@ -84,14 +85,14 @@ class Finder {
     if (!to) return;
     for (size_t i = 0; i + 1 < pad.size(); i += 2) {
       const size_t dim = from.size() - 1 - i / 2;
-      // At one end only; else it is the border of a convolution.
+      // Padding at both ends is the border of a convolution.
       if (pad[i] > 0 && pad[i + 1] > 0) continue;
       Add(step, row, (*to)[dim], from.size(), from[dim],
           dim == 0 ? 1 : from[0]);
     }
   }
 
-  // batch[i, :length] = sample, where `batch` is zeros(samples, most)
+  // batch[i, :length] = sample, where `batch` is zeros(samples, most).
   void Writes(size_t step, RowId slice, RowId copy) {
     if (PlainNameOf(m_.trace, slice) != "slice") return;
     const Dims& row = DimsOf(m_.trace, slice, 0);
@@ -108,7 +109,8 @@ class Finder {
     Add(step, copy, row[*dim], row.size() + 1, part[*dim], 1);
   }
 
-  // The loss is given the samples' lengths: ctc_loss(scores, ..., lengths).
+  // The loss is given the lengths of the samples: ctc_loss(scores, ...,
+  // lengths).
   void Tells(const ForwardStep& step, RowId loss) {
     const Dims& scores = DimsOf(m_.trace, loss, 0);
     if (scores.size() != 3 || ElementsIn(scores) <= 0) return;
@@ -141,16 +143,17 @@ class Finder {
   ByLength found_;
 };
 
-// The ops of the steps behind the padding that work on the full length: of
-// each, how often it is among its sizes.
+// Finds the ops after the padding that work on the full length, and how often
+// the length is among the sizes of each.
 class FullLength {
  public:
-  // `strided`: multiples of the length count, too.
+  // `strided`: multiples of the length count as well.
   FullLength(const AnalysisContext& context, int64_t length, bool strided)
       : m_(context), length_(length), strided_(strided) {}
 
-  // 0: not at all. Sizes that are a product with the length count, too: rows of
-  // all samples.
+  // Returns how often the full length is among the sizes that `row` takes.
+  // Sizes that are a multiple of the length count, too, if they are rows of all
+  // samples.
   int Times(RowId row, int64_t samples) const {
     const RowId inputs = m_.trace.ops()[row].inputs;
     if (inputs == kNone) return 0;
@@ -169,7 +172,7 @@ class FullLength {
   int In(const Dims& dims, int64_t samples) const {
     const bool of_batch = samples > 1 && std::ranges::count(dims, samples) > 0;
     return static_cast<int>(std::ranges::count_if(dims, [&](int64_t size) {
-      // Strided layers in front have several frames for each.
+      // Before strided layers, there are several frames per position.
       return size == length_ || (samples > 1 && size == samples * length_) ||
              (strided_ && of_batch && size % length_ == 0 &&
               size <= kMostStride * length_);
@@ -181,7 +184,8 @@ class FullLength {
   const bool strided_;
 };
 
-// What is padded most, if it is padded to one length in most steps.
+// Returns what is padded most, if it is padded to the same length in most
+// steps.
 const ByLength::value_type* MostPadded(const AnalysisContext& m,
                                        const ByLength& found) {
   const ByLength::value_type* most = nullptr;
@@ -194,6 +198,8 @@ const ByLength::value_type* MostPadded(const AnalysisContext& m,
     }
     const double count = static_cast<double>(one.second.size());
     const double full = count * static_cast<double>(one.first.first);
+    // If the longest sample has the same length in all steps, the model may
+    // need that length.
     if (lengths.size() < 2 || sum > kMostFilled * full ||
         !AreMostSteps(m.steps, one.second.size())) {
       continue;
@@ -203,7 +209,7 @@ const ByLength::value_type* MostPadded(const AnalysisContext& m,
   return most;
 }
 
-// The ops of the step behind the padding, shortened to the longest sample.
+// Adds the ops of the step after the padding, shortened to the longest sample.
 void Shorten(const AnalysisContext& m, const ForwardStep& step,
              const Padded& padded, int64_t length,
              std::vector<ShortenedOp>& ops) {
@@ -214,6 +220,8 @@ void Shorten(const AnalysisContext& m, const ForwardStep& step,
     if (row < padded.first) continue;
     const int times = full.Times(row, padded.samples);
     if (times == 0 && (row != padded.first || padded.told)) continue;
+    // Attention scores have the length twice among their sizes, so their time
+    // grows with its square.
     AppendWithNodes(m, row, times > 1 ? filled * filled : filled, ops);
   }
 }
@@ -230,13 +238,15 @@ constexpr char kWrongIf[] =
     "the model needs this length, or a compiled model or a CUDA graph needs "
     "one length; then round up to a few lengths";
 
-// "aten::pad pads samples to a length of 512, and the longest sample"
+// Returns, for example, "aten::pad pads samples to a length of 512, and the
+// longest sample".
 std::string WhoPads(const AnalysisContext& m, const Padded& padded,
                     int64_t length) {
   const std::string to = "to a length of " + std::to_string(length);
   if (padded.told) {
     return "Samples are padded " + to +
-           ", and by the lengths that the CTC loss is given, the longest one";
+           ", and according to the lengths given to the CTC loss, the longest "
+           "one";
   }
   return std::string(m.trace.name(m.trace.ops()[padded.shows].name)) +
          " pads samples " + to + ", and the longest sample";
@@ -277,21 +287,21 @@ Verdict FirePadded(const AnalysisContext& m,
   return FireBound(std::move(finding), all.saved_ns);
 }
 
-// The ops with a mask of padding of one step.
+// An op in one step that takes a padding mask.
 struct Masked {
   size_t step = 0;
   RowId row = kNone;
   Dims mask = {};
 };
 
-// The first mask of each step, if all steps have one of the same sizes: with
-// batches padded to their longest sample, the lengths would vary.
+// Returns the first mask of each step, if the masks of all steps have the same
+// sizes. If batches were padded to their longest sample, the sizes would vary.
 std::vector<Masked> AlwaysMasked(const AnalysisContext& m) {
   std::vector<Masked> found;
   for (const ForwardStep& step : m.forward) {
     for (RowId row : step.ops) {
       const TensorShape mask = PaddingMask(m, row);
-      // The mask of a loss, [batch, 1], is none of lengths.
+      // The mask of a loss, [batch, 1], is no mask of lengths.
       if (!mask.known() || mask.dims.back() == 1) continue;
       if (!found.empty() && found.back().mask != mask.dims) return {};
       found.push_back({step.step, row, mask.dims});
@@ -301,7 +311,8 @@ std::vector<Masked> AlwaysMasked(const AnalysisContext& m) {
   return found;
 }
 
-// Masks show that something is padded, and not how much.
+// Asks for lengths, because masks show that something is padded but not how
+// much.
 Verdict AskForLengths(const AnalysisContext& m) {
   const std::vector<Masked> found = AlwaysMasked(m);
   if (found.size() < kStepsToVary || !RecursInMostSteps(m.steps, found)) {
@@ -342,7 +353,9 @@ Verdict AskForLengths(const AnalysisContext& m) {
                         "compare the longest sample of each batch with "
                         "that length; ") +
                     kFixCpp;
-  finding.wrong_if = "samples fill that length, as texts that are cut to it do";
+  finding.wrong_if =
+      "samples fill that length, for example because longer texts are cut to "
+      "it";
   return Fire(Found{.finding = std::move(finding),
                     .bound_ns = all.saved_ns,
                     .at_most = FindingSeverity::kLow});
@@ -354,8 +367,8 @@ Verdict CheckPaddedToMaximum(const AnalysisContext& m) {
   return found != nullptr ? FirePadded(m, *found) : AskForLengths(m);
 }
 
-// True if the size of masks of padding varies from step to step: so samples are
-// padded to the length of the batch.
+// True if the size of padding masks varies from step to step, which shows that
+// samples are padded to the length of their batch.
 bool PadsSamples(const AnalysisContext& m) {
   std::set<int64_t> sizes;
   for (RowId row = 0; row < m.trace.ops().size(); ++row) {
@@ -403,9 +416,8 @@ Verdict CheckUnevenLengths(const AnalysisContext& m) {
       "the same number of tokens; or pack them "
       "(torch.nn.utils.rnn.pack_padded_sequence, torch.nested)";
   finding.wrong_if = "the batches must keep their order";
-  // Low at most: where single long samples already cost more than in
-  // proportion, batches of similar lengths save only padding, which is not
-  // recorded.
+  // Low at most: if single long samples already cost more than in proportion,
+  // batches of similar lengths save only padding, which is not recorded.
   return Fire(Found{.finding = std::move(finding),
                     .bound_ns = pads ? sizes.grows_ns : sizes.bend_ns,
                     .baseline_ms = sizes.mean_ns * 1e-6,

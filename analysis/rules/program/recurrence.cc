@@ -1,6 +1,6 @@
-// Does a recurrent network run step by step in the program's own loop?
-// Source: the documentation of torch.nn.LSTM, which computes the input products
-// of all positions at once and runs in cuDNN or oneDNN.
+// Does a recurrent network run step by step in the program's own loop? Source:
+// the documentation of torch.nn.LSTM, which computes the input products of all
+// positions at once and runs in cuDNN or oneDNN.
 #include "evidence/program/recurrence.h"
 
 #include <stepscope/op_cost.h>
@@ -27,19 +27,22 @@ namespace recurrence_rules {
 namespace {
 
 constexpr char kChange[] = "recurrence in one call";
-constexpr double kLaunchNs = 10'000;  // of one position, on a run with a GPU
+constexpr double kLaunchNs = 10'000;  // per position, on a run with a GPU
 
-// What becomes of the loops in one call for the whole sequence. Per step.
+// The loops if one call runs the whole sequence. Values are per step.
 struct OneCall {
   Edit edit = {};
   double loop_ns = 0;      // host time of the loops and their backward passes
-  double products_ns = 0;  // of their matrix products, where they run
+  double products_ns = 0;  // device or host time of their matrix products
   double saved_ns = 0;
-  bool merges_products = false;  // those of all positions become one
+  bool merges_products = false;  // products of all positions become one
+  // False if the sizes of products are unknown. At best, merged products then
+  // take no time.
+  bool sized = true;
 };
 
-// `ops` as spans of host time. Neighbours with at most framework code between
-// them are joined: that code is part of the loop.
+// Returns `ops` as spans of host time. Joins neighbours with at most framework
+// code between them, because that code is part of the loop.
 std::vector<HostSpan> Stretches(const AnalysisContext& m,
                                 std::vector<RowId> ops, bool joined) {
   std::ranges::sort(ops);  // the table is in time order
@@ -66,7 +69,7 @@ double LengthOf(const std::vector<HostSpan>& spans) {
   return ns;
 }
 
-// Shortens `spans` to `keep_ns` altogether; returns how long they were.
+// Shortens `spans` to `keep_ns` in total, and returns how long they were.
 double Cut(const std::vector<HostSpan>& spans, double keep_ns, Edit& edit) {
   const double whole = LengthOf(spans);
   const double left = std::min(1.0, keep_ns / std::max(whole, 1.0));
@@ -80,12 +83,13 @@ double Cut(const std::vector<HostSpan>& spans, double keep_ns, Edit& edit) {
   return whole;
 }
 
-// How long `product`, which takes `ns`, would take per position if those of all
-// positions took `merged_ns` each: in one call, what does not depend on the
-// state is one product. Its result shows what it is. If both sides exceed the
-// inner dimension, it is a gradient of weights, and they merge into one. Half
-// of the others are products of the input, which merge, too; the other half are
-// products of the state, which stay as they are.
+// Returns how long `product`, which takes `ns`, takes per position in one call,
+// where everything that does not depend on the state is a single product.
+// `merged_ns` is the time per position of such a merged product. The shape of
+// the result tells what the product is. If both sides exceed the inner
+// dimension, it is a gradient of weights, and these merge. Of the others, half
+// are products of the input, which also merge, and half are products of the
+// state, which stay as they are.
 double InOneCallNs(const AnalysisContext& m, RowId product, double ns,
                    double merged_ns) {
   const MatmulShape shape = CostOf(m.trace, product).matmul;
@@ -94,8 +98,8 @@ double InOneCallNs(const AnalysisContext& m, RowId product, double ns,
   return of_weights ? merged_ns : (merged_ns + ns) / 2;
 }
 
-// The best rates at which kernels of products run in the recording, in
-// operations per ns, by precision.
+// Returns the best recorded rates of product kernels, in operations per ns, by
+// precision.
 std::map<Precision, double> BestRates(const AnalysisContext& m) {
   std::map<Precision, double> rates;
   for (const KernelUse& use : m.kernels.uses) {
@@ -106,9 +110,9 @@ std::map<Precision, double> BestRates(const AnalysisContext& m) {
   return rates;
 }
 
-// Removes the kernels of the loops that are no products, and merges the
-// products of named cells, which cuDNN has: those of all positions run at the
-// best rate of the recording.
+// Removes the loops' kernels that are not products. Merges the products of
+// named cells, which cuDNN supports: those of all positions run at the best
+// recorded rate.
 void KeepOnlyProducts(const AnalysisContext& m,
                       const std::vector<Recurrence>& all, OneCall& call) {
   enum class Part : uint8_t { kOther, kCell, kProduct, kMerged };
@@ -133,7 +137,7 @@ void KeepOnlyProducts(const AnalysisContext& m,
     double keep_ns = 0;
     if (parts[op] >= Part::kProduct) {
       call.products_ns += use.ns;
-      keep_ns = use.ns;
+      keep_ns = call.sized ? use.ns : 0;
     }
     const auto rate = rates.find(use.precision);
     if (parts[op] == Part::kMerged && use.flops > 0 && use.ns > 0 &&
@@ -147,7 +151,7 @@ void KeepOnlyProducts(const AnalysisContext& m,
   }
 }
 
-// What lies in `spans` but in no product.
+// Returns the parts of `spans` outside products.
 std::vector<HostSpan> WithoutProducts(const AnalysisContext& m,
                                       const std::vector<HostSpan>& spans,
                                       const std::vector<RowId>& products) {
@@ -168,10 +172,11 @@ std::vector<HostSpan> WithoutProducts(const AnalysisContext& m,
   return rest;
 }
 
-// On a CPU, nn.LSTM runs in oneDNN (aten::mkldnn_rnn_layer): the products of
-// the input are one for all positions, and so are those for the gradients of
-// all weights; only the products of the state remain one by one. The native
-// kernels of GRU and RNN go through all positions as the loop does.
+// On a CPU, nn.LSTM runs in oneDNN (aten::mkldnn_rnn_layer). It merges the
+// products of the input of all positions into one, and those for the gradients
+// of all weights as well. Only the products of the state remain separate. The
+// native kernels of GRU and RNN go through the positions one by one, as the
+// loop does.
 void MergeProducts(const AnalysisContext& m, const Recurrence& one,
                    const OpGrowth& growth, OneCall& call) {
   for (RowId row : one.products) {
@@ -192,21 +197,23 @@ void MergeProducts(const AnalysisContext& m, const Recurrence& one,
 OneCall InOneCall(const AnalysisContext& m,
                   const std::vector<Recurrence>& all) {
   OneCall call;
+  call.sized = std::ranges::all_of(all, &Recurrence::sized);
   for (const Recurrence& one : all) {
     std::vector<HostSpan> spans = Stretches(m, one.ops, one.foreign.empty());
     const std::vector<HostSpan> nodes = Stretches(m, one.nodes, true);
     spans.insert(spans.end(), nodes.begin(), nodes.end());
     call.loop_ns += LengthOf(spans);
     // On a GPU, launching limits such a loop, so the host keeps one launch per
-    // position. On a CPU, its products remain.
+    // position. On a CPU, the products remain.
     if (m.has_gpu) {
-      // Forward, and backward if that was recorded.
+      // Forward, and also backward if it was recorded.
       const double passes = nodes.empty() ? 1 : 2;
       Cut(spans, passes * kLaunchNs * static_cast<double>(one.repeats),
           call.edit);
     } else {
       call.saved_ns +=
-          Cut(WithoutProducts(m, spans, one.products), 0, call.edit);
+          Cut(one.sized ? WithoutProducts(m, spans, one.products) : spans, 0,
+              call.edit);
     }
   }
   if (m.has_gpu) {
@@ -296,19 +303,30 @@ Verdict CheckRnnInPython(const AnalysisContext& m) {
   }
   Illustrate(m, all, finding);
   finding.assumption =
-      call.merges_products
+      !call.sized
+          ? std::string(
+                "at best: one call for the whole sequence takes no "
+                "time") +
+                (m.has_gpu ? " but 10 us of host time per position" : "") +
+                "; the sizes of its products were not recorded (record_shapes)"
+      : call.merges_products
           ? "one call for the whole sequence computes the products of the "
             "input, and those for the gradients of the weights, for all "
             "positions at once, at the best rate of such products"
           : "one call for the whole sequence takes as long as the recorded "
             "products";
-  if (m.has_gpu) {
+  if (m.has_gpu && call.sized) {
     finding.assumption += ", and 10 us of host time per position";
   }
   SayFix(one, finding);
   finding.wrong_if =
       "the input of a position depends on the output of the one before it, as "
       "in a decoder that reads its own words";
+  if (!call.sized) {
+    return Fire(Found{.finding = std::move(finding),
+                      .bound_ns = call.saved_ns,
+                      .trials = {call.edit}});
+  }
   return Fire(std::move(finding), call.edit, call.saved_ns);
 }
 
@@ -327,13 +345,13 @@ constexpr Rule kRules[] = {
          "times: a matrix product that keeps the width of the state (or "
          "computes 3 or 4 gates of that width) is combined with the input and "
          "passes through tanh or sigmoid, and the backward pass accumulates "
-         "the gradients of its weights only once for all repeats",
+         "the gradients of its weights only once for all repeats. Where sizes "
+         "were not recorded, the chain must have sigmoid and tanh and multiply "
+         "their results, as the cells of an LSTM or GRU do",
      .avoid = "the chain is a stack of layers, whose weights have gradients of "
               "their own; the ops belong to one call of aten::lstm, gru or "
               "rnn_tanh; between the cells attention (aten::bmm), or layers "
-              "that read their state, make what the next one reads; or sizes "
-              "were not recorded and no op is a "
-              "cell",
+              "that read their state, make what the next one reads",
      .fix_cpp = "torch::nn::LSTM, GRU or RNN over the whole sequence",
      .fix_python = "torch.nn.LSTM, GRU or RNN over the whole sequence; else "
                    "torch.compile on the body of the loop"}};

@@ -1,4 +1,4 @@
-// Does a step run the same forward pass again, although its result is there?
+// Does a step run the same forward pass again, although its result exists?
 // Source: the documentation of torch.autograd.grad: it takes several inputs,
 // and with create_graph=True its results can be differentiated again.
 #include <stepscope/op_cost.h>
@@ -30,7 +30,7 @@ namespace stepscope {
 namespace repeats_rules {
 namespace {
 
-// A single product of the same sizes may be of any layer.
+// A single product of the same sizes may belong to any layer.
 constexpr size_t kLeastProducts = 2;
 constexpr size_t kLongestChain = 512;  // ops of one forward pass
 constexpr char kOnePass[] = "shared layers run once";
@@ -43,19 +43,19 @@ struct Outer {
   Span span = {};
   std::vector<Token> products = {};  // inside it
   bool differentiated = false;       // a backward pass visits it
-  bool reads = false;                // a value is read behind it (.item())
-  // Backward nodes, the optimizer or the loader ran since the op before it.
+  bool reads = false;                // a value is read after it (.item())
+  // Backward nodes, the optimizer or the loader ran since the previous op.
   bool resumes = false;
-  size_t batch = 0;  // number of the batch that was loaded last
+  size_t batch = 0;  // index of the batch loaded last
 };
 
-// What is repeated in one step.
+// A repeated forward pass in one step.
 struct Repeat {
   size_t step = 0;
-  Span first = {}, again = {};  // the forward pass, and one that repeats it
-  size_t count = 0;             // of such forward passes
-  size_t products = 0;          // of each
-  double ns = 0;                // saved at most
+  Span first = {}, again = {};  // the first pass, and one that repeats it
+  size_t count = 0;             // number of such passes
+  size_t products = 0;          // in each pass
+  double ns = 0;                // the most that can be saved
 };
 
 class Repeats {
@@ -72,8 +72,8 @@ class Repeats {
     for (RowId row : m_.tree.of_thread(m_.steps.thread)) Add(row);
   }
 
-  // Forward passes whose values the program only looks at, behind one of the
-  // same sizes that is trained with.
+  // Returns forward passes whose values the program only looks at, and which
+  // come after a training pass of the same sizes.
   std::vector<Repeat> OnlyRead() const {
     std::vector<Repeat> found;
     for (const auto& [step, ops] : by_step_) {
@@ -95,11 +95,12 @@ class Repeats {
     return found;
   }
 
-  // Forward passes behind each other of which at least two have derivatives
-  // with respect to their inputs taken, to be differentiated again.
+  // Returns consecutive forward passes with derivatives with respect to their
+  // inputs. At least two of the passes must have such derivatives, which are
+  // differentiated again.
   std::vector<Repeat> Derived() const {
     std::vector<Repeat> found;
-    // Without create_graph, no node of an op inside a node.
+    // Without create_graph, no node belongs to an op inside a node.
     const bool keeps_graph =
         std::ranges::any_of(m_.trace.ops(), [&](const Op& op) {
           return op.forward != kNone && m_.tree.in_backward(op.forward);
@@ -130,7 +131,7 @@ class Repeats {
            kind == KernelClass::kAttention;
   }
 
-  // Reads the ops of the training thread, outer ones before inner ones.
+  // Adds an op of the training thread. Outer ops must come before inner ones.
   void Add(RowId row) {
     const Op& op = OpAt(row);
     const size_t step = SteadyStepAt(m_.steps, op.begin_ns);
@@ -146,7 +147,8 @@ class Repeats {
       ops.back().reads = true;
     }
     if (op.parent == kNone) {
-      // Views do nothing, and autograd.grad() makes its own first gradient.
+      // Skip views, which do nothing, and the first gradient, which
+      // autograd.grad() makes.
       inside_ = !m_.tree.traits(row).bookkeeping &&
                 !IsAnyOf(m_.trace.name(op.name),
                          {"aten::ones_like", "aten::zeros_like"});
@@ -164,15 +166,16 @@ class Repeats {
       resumes_ = false;
     }
     if (!inside_ || ops.empty()) return;
-    // Of an op and those that it calls, the outermost.
+    // Count only the outermost of nested product ops.
     if (Multiplies(row) && op.begin_ns >= product_end_ns_) {
       ops.back().products.push_back(TokenAt(row));
       product_end_ns_ = op.end_ns;
     }
   }
 
-  // ops[first, end) have no backward pass. Fires if they make the products of
-  // an earlier part of the step that has one, and end in a metric.
+  // Checks ops[first, end), which have no backward pass. They repeat a pass if
+  // they run the products of an earlier part of the step that has a backward
+  // pass, and end in a metric.
   std::optional<Repeat> Read(std::span<const Outer> ops, size_t first,
                              size_t end) const {
     std::vector<Token> made;
@@ -189,17 +192,20 @@ class Repeats {
       reads |= ops[i].reads || (chooses && ComparesClasses(ops[i].row));
       chooses |= IsAnyOf(name, {"aten::argmax", "aten::topk"});
     }
+    // If no values are read, something else may need the result, such as the
+    // loss.
     if (made.size() < kLeastProducts || !reads) return {};
     std::vector<Token> trained;
     std::vector<size_t> from;
     for (size_t i = 0; i < first; ++i) {
+      // A forward pass over another batch is not a repetition.
       if (!ops[i].differentiated || ops[i].batch != ops[first].batch) continue;
       for (const Token& token : ops[i].products) {
         trained.push_back(token);
         from.push_back(i);
       }
     }
-    // Not std::ranges::search, which clang 14 cannot read in GCC 12's library.
+    // std::ranges::search does not compile with clang 14 and GCC 12's library.
     const auto at =
         std::search(trained.begin(), trained.end(), made.begin(), made.end());
     if (at == trained.end()) return {};
@@ -209,7 +215,7 @@ class Repeats {
                   .again = {ops[begin].span.begin_ns, ops[last].span.end_ns},
                   .count = 2,
                   .products = made.size()};
-    // What lies on both sides may be part of the forward pass, too.
+    // Ops at both ends may also be part of the forward pass.
     const Span around{ops[first].span.begin_ns, ops[end - 1].span.end_ns};
     repeat.ns =
         std::max(static_cast<double>(around.length()), DeviceNs([&](RowId row) {
@@ -218,7 +224,7 @@ class Repeats {
     return repeat;
   }
 
-  // True for predicted == label, both of them numbers of classes.
+  // True for predicted == label, if both are class numbers.
   bool ComparesClasses(RowId row) const {
     const auto is_class = [&](size_t argument) {
       const TensorShape tensor = TensorArgument(m_.trace, row, argument);
@@ -242,15 +248,15 @@ class Repeats {
     return TokenAt(a.row) == TokenAt(b.row) && a.products == b.products;
   }
 
-  // The longest row of equal chains from ops[first] on, if their derivatives
-  // are taken.
+  // Returns the longest series of equal chains that starts with ops[first], if
+  // derivatives of the chains are taken.
   std::optional<Repeat> DerivedFrom(std::span<const Outer> ops,
                                     size_t first) const {
     const size_t most = std::min(kLongestChain, (ops.size() - first) / 2);
     for (size_t period = 1; period <= most; ++period) {
       if (!Same(ops[first], ops[first + period])) continue;
-      // The row of equal chains begins earlier, with a part of one: what it
-      // begins with here is computed between the passes.
+      // The series starts earlier, with part of a chain, so its first ops here
+      // are computed between the passes.
       if (first > 0 && Same(ops[first - 1], ops[first + period - 1])) continue;
       size_t end = first + period;
       while (end < ops.size() && Same(ops[end - period], ops[end])) ++end;
@@ -263,7 +269,7 @@ class Repeats {
     return {};
   }
 
-  // `chains` are equal chains of `period` ops.
+  // `chains`: equal chains of `period` ops.
   std::optional<Repeat> Derivatives(std::span<const Outer> chains,
                                     size_t period) const {
     Repeat repeat{.count = chains.size() / period};
@@ -275,7 +281,8 @@ class Repeats {
     for (size_t i = 0; i < chains.size(); i += period) {
       spans.push_back(
           {chains[i].span.begin_ns, chains[i + period - 1].span.end_ns});
-      // A backward pass amidst a chain: its ops are not one forward pass.
+      // If a backward pass runs inside a chain, the chain is not one forward
+      // pass.
       for (size_t k = 1; k < period; ++k) {
         if (chains[i + k].resumes) return {};
       }
@@ -293,13 +300,14 @@ class Repeats {
   }
 
   // True if nodes of the forward pass ran before `until` (0: before its other
-  // nodes), made no gradients of weights, and are differentiated in turn.
+  // nodes), computed no gradients of weights, and are differentiated in turn.
   bool TakesDerivatives(Span forward, int64_t until, size_t products) const {
     size_t made = 0, again = 0;
     std::set<RowId> known;
     for (RowId node : m_.backward.Of(m_.steps.thread, forward)) {
       const Op& op = OpAt(node);
-      // Of several nodes of one op, the first belongs to the first derivative.
+      // If an op has several nodes, the first one belongs to the first
+      // derivative.
       if (!known.insert(op.forward).second ||
           (until != 0 && op.begin_ns >= until)) {
         continue;
@@ -308,7 +316,7 @@ class Repeats {
       again += !m_.backward.Of(op.thread, span).empty();
       made += ProductsIn(op.thread, span);
     }
-    // With gradients of weights, there would be nearly two for each product.
+    // Gradients of weights would make this nearly two per product.
     return again > 0 && made > 0 && made <= products;
   }
 
@@ -327,8 +335,8 @@ class Repeats {
     return count;
   }
 
-  // The time of these forward passes and of all nodes that follow from them,
-  // without the passes of which most follows.
+  // Returns the time of these forward passes and of all nodes that follow from
+  // them, without the pass with the most time.
   double BeyondTheLargest(std::span<const Span> passes) const {
     std::vector<double> host(passes.size()), device(passes.size());
     const std::span<const Op> ops = m_.trace.ops();
@@ -339,7 +347,7 @@ class Repeats {
     const int64_t end_ns =
         m_.steps.windows[SteadyStepAt(m_.steps, passes.front().begin_ns)]
             .host.end_ns;
-    std::vector<size_t> owners;  // of the ops from `first` on
+    std::vector<size_t> owners;  // pass of each op from `first` on
     const auto owner_of = [&](RowId row) {
       return row == kNone || row < first || row - first >= owners.size()
                  ? passes.size()
@@ -364,7 +372,7 @@ class Repeats {
       }
       owners.push_back(owner);
       if (owner == passes.size() || op.parent != kNone) continue;
-      // With the framework's code up to the next op.
+      // Include the framework's code up to the next op.
       host[owner] += static_cast<double>(op.end_ns - op.begin_ns + kOpCallNs);
     }
     for (const KernelUse& use : m_.kernels.uses) {
@@ -380,14 +388,15 @@ class Repeats {
   }
 
   const AnalysisContext& m_;
-  std::vector<Span> apart_;  // the optimizer's, the loader's and validation
+  std::vector<Span> apart_;  // the optimizer, the loader and validation
   std::vector<Span> loading_;
   std::map<size_t, std::vector<Outer>> by_step_;
   bool resumes_ = false, inside_ = false;
   int64_t product_end_ns_ = 0;
 };
 
-// What both kinds of finding say; nothing if too few steps have it.
+// Returns what both kinds of finding say; nullopt if it occurs in too few
+// steps.
 std::optional<Finding> Describe(const AnalysisContext& m,
                                 const std::vector<Repeat>& found,
                                 double& bound_ns) {
@@ -424,7 +433,8 @@ void AddOnlyRead(const AnalysisContext& m, const std::vector<Repeat>& found,
       Milliseconds(bound_ns * 1e-6) + " per step, with the metric. No " +
       "backward pass visits it.";
   if (updated) finding->evidence += " The weights are updated in between.";
-  finding->assumption = "at best: the second forward pass and the metric go";
+  finding->assumption =
+      "at best: the second forward pass and the metric disappear";
   finding->fix_python =
       "compute the metric from the output that the loss was computed from: "
       "output.detach(), and every N steps";
@@ -448,12 +458,12 @@ void AddDerived(const AnalysisContext& m, const std::vector<Repeat>& found,
       " of the same sizes, runs " +
       Count(static_cast<int64_t>(found.front().count), "time") +
       " in a row, and at least two derivatives with respect to its inputs are "
-      "taken, each of a pass of its own. The passes but one, and what backward "
-      "makes of them, take " +
+      "taken, each from a separate pass. All passes but one, and their "
+      "backward work, take " +
       Milliseconds(bound_ns * 1e-6) + " per step.";
   finding->assumption =
-      "at best: all derivatives are taken of the pass of which most follows, "
-      "at no further cost";
+      "at best: all derivatives come from the most expensive pass, at no "
+      "further cost";
   finding->fix_python =
       "call the network once, and take all derivatives from that output: "
       "u_x, u_t = torch.autograd.grad(u, (x, t), torch.ones_like(u), "
@@ -470,7 +480,7 @@ void AddDerived(const AnalysisContext& m, const std::vector<Repeat>& found,
       {.finding = *std::move(finding), .bound_ns = bound_ns});
 }
 
-// Both passes are trained with.
+// Reports twin passes, both of which are trained with.
 void AddTwins(const AnalysisContext& m, const std::vector<TwinPass>& found,
               Verdict& verdict) {
   if (!RecursInMostSteps(m.steps, found)) return;
@@ -509,7 +519,7 @@ void AddTwins(const AnalysisContext& m, const std::vector<TwinPass>& found,
           : "the inputs differ, as those of pairs that a loader delivers; then "
             "one call with both joined (torch.cat) saves what calling small "
             "ops costs, unless layers take statistics of the batch";
-  // A loader may deliver two inputs of a size, as for pairs.
+  // A loader may deliver two inputs of one size, for example as pairs.
   const bool shown = one.same_input || one.input_made;
   verdict.found.push_back(
       {.finding = std::move(finding),

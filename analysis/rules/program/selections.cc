@@ -1,6 +1,6 @@
-// Does a step compute a large tensor of which it then uses a small part?
-// Source: PyTorch documentation, tensor views: slices are views, and cost
-// nothing wherever they are taken.
+// Does a step compute a large tensor and then use only a small part of it?
+// Source: PyTorch documentation, tensor views: slices are views and cost
+// nothing, wherever they are taken.
 #include <algorithm>
 #include <cstdint>
 #include <map>
@@ -24,23 +24,24 @@ namespace stepscope {
 namespace selections_rules {
 namespace {
 
-// Where half is used, other reasons may decide the order.
+// If half of the tensor is used, other reasons may decide the order.
 constexpr double kMostUsed = 0.5;
-// A smaller tensor stays in the second-level cache of a core (1 to 2 MiB on
-// current server CPUs), where passing over it costs little.
+// A smaller tensor stays in a core's second-level cache (1 to 2 MiB on current
+// server CPUs), where passing over it costs little.
 constexpr int64_t kLeastBytes = 1 << 20;
 // Gathering a row of weights for each score, with its gradient, takes as long
 // as 64 scores of a product: some 8 passes over the row at 10 bytes per ns,
-// where a core does 25 and more operations per ns (measured on two cores: 256
-// of 1024 scores took 35 times as long, 21 of 20000 two fifths of the time).
+// while a core does at least 25 operations per ns. Measured on two cores: 256
+// of 1024 scores took 35 times as long, 21 of 20000 took two fifths of the
+// time.
 constexpr double kScoresPerRow = 64;
 constexpr char kChange[] = "selecting first";
 
-// What makes the large tensor; it says how to select first.
+// What makes the large tensor, which decides how to select first.
 enum class Maker : uint8_t {
   kGather,
   kProduct,
-  kScores,  // a product, of which a gather takes columns
+  kScores,  // a product from which a gather takes columns
   kSort,
   kShuffle,
   kElementwise
@@ -50,31 +51,31 @@ enum class Maker : uint8_t {
 struct Part {
   size_t dim = 0;
   double share = 1;
-  bool at_end = false;  // it begins or ends where the dimension does
-  Dims dims = {};       // of the part
+  bool at_end = false;  // touches an end of the dimension
+  Dims dims = {};       // sizes of the part
 };
 
-// One chain of ops that make a large tensor, and of what takes parts of it.
+// A chain of ops that makes a large tensor, and the ops that take parts of it.
 struct Chain {
   size_t step = 0;
   std::vector<RowId> ops = {}, selections = {};
   Dims dims = {};
   int64_t bytes = 0;
-  double used = 0;        // the share of it
-  double left = 0;        // the share of the time that remains, at least
-  int64_t behind_ns = 0;  // from each op to the next one: memory is freed there
+  double used = 0;        // share of the tensor
+  double left = 0;        // least share of the time that remains
+  int64_t behind_ns = 0;  // pauses after the ops, which free memory
   Maker maker = Maker::kElementwise;
-  bool sure = true;  // what it is made from is another tensor
+  bool sure = true;  // its source is known to be another tensor
 };
 
-// By dimension, what share of it a part takes.
+// The share of each dimension that a part takes.
 using Shares = std::map<size_t, double>;
 
-// What was read of the tensors of one size so far.
+// What ops have read so far of the tensors of one size.
 struct Reading {
   std::vector<RowId> ops = {}, selections = {};
   std::vector<Shares> parts = {};
-  double bases = 1;  // tensors
+  double bases = 1;  // number of tensors
   int64_t bytes = 0;
   bool at_end = true, gathers = false, sure = false;
 };
@@ -109,8 +110,8 @@ class Finder {
   }
 
  private:
-  // The part of a tensor of size `dims` that `row` takes; nullopt if it is no
-  // selection, or takes everything.
+  // Returns the part of a tensor of size `dims` that `row` takes; nullopt if
+  // `row` is no selection, or takes everything.
   std::optional<Part> PartOf(RowId row, const Dims& dims) const {
     const std::string_view name = PlainNameOf(m_.trace, row);
     if (IsAnyOf(name, {"index", "embedding"})) return RowsOf(row, dims);
@@ -141,7 +142,7 @@ class Finder {
     return part;
   }
 
-  // The same of x[index], where its gradient tells how many rows it takes.
+  // PartOf() for x[index]. The gradient tells how many rows it takes.
   std::optional<Part> RowsOf(RowId row, const Dims& dims) const {
     const Op& op = m_.trace.ops()[row];
     Part part;
@@ -149,7 +150,7 @@ class Finder {
       part.dims = ResultDims(m_.trace, row).value_or(Dims());
     } else {
       for (RowId node : m_.backward.Of(op)) {
-        // The engine's range has no arguments, the node in it has.
+        // The engine's range has no arguments, but the node inside it has.
         part.dims = DimsOf(m_.trace, node, 0);
         if (part.dims.empty() && node + 1 < m_.trace.ops().size()) {
           part.dims = DimsOf(m_.trace, node + 1, 0);
@@ -166,7 +167,7 @@ class Finder {
     return part.share < 1 ? std::optional(part) : std::nullopt;
   }
 
-  // The same of x.gather(dim, index).
+  // PartOf() for x.gather(dim, index).
   std::optional<Part> GatheredOf(RowId row, const Dims& dims) const {
     const std::optional<size_t> dim =
         DimArgument(m_.trace, row, 1, dims.size());
@@ -184,7 +185,7 @@ class Finder {
   }
 
   // True if `row` may have made a tensor of size `dims`, each part of which
-  // depends on parts of its arguments only. Which, Commutes() tells.
+  // depends only on parts of the arguments. Commutes() tells on which parts.
   bool Makes(RowId row, const Dims& dims) const {
     const std::string_view name = PlainNameOf(m_.trace, row);
     if (name == "index") {  // x[order]: another number of rows
@@ -202,8 +203,8 @@ class Finder {
     return ResultDims(m_.trace, row) == dims;
   }
 
-  // True if selecting along `selected` before `row` gives the same. Sorting for
-  // the first or last elements is another op.
+  // True if selecting along `selected` before `row` gives the same result.
+  // Sorting to get the first or last elements can be replaced by another op.
   bool Commutes(RowId row, const Dims& dims, const std::set<size_t>& selected,
                 bool at_end) const {
     const std::string_view name = PlainNameOf(m_.trace, row);
@@ -213,7 +214,7 @@ class Finder {
              *selected.rbegin() < dims.size() - normalised;
     }
     if (IsAnyOf(name, {"softmax", "log_softmax", "cumsum"}) || IsSort(name)) {
-      // sort(stable, dim, descending) has a flag more.
+      // sort(stable, dim, descending) has an additional flag.
       std::optional<size_t> dim;
       for (size_t i = 1; i < 3 && !dim; ++i) {
         dim = DimArgument(m_.trace, row, i, dims.size());
@@ -225,8 +226,8 @@ class Finder {
     return true;
   }
 
-  // What the ops make and take of tensors of size `base`, in order: ops that
-  // make one, and then only ops that take parts of it.
+  // Finds chains on tensors of size `base`: ops that make one, followed only by
+  // ops that take parts of it.
   void Read(const ForwardStep& step, const Dims& base,
             std::vector<Chain>& found) const {
     Reading now;
@@ -238,7 +239,7 @@ class Finder {
         continue;
       }
       const bool makes = Makes(row, base);
-      // Labels of as many rows: y[order[begin:end]].
+      // Allow labels with as many rows: y[order[begin:end]].
       if (takes && !now.selections.empty() &&
           PlainNameOf(m_.trace, now.ops.front()) == "randperm" &&
           PlainNameOf(m_.trace, row) == "index") {
@@ -249,13 +250,13 @@ class Finder {
       } else if (now.gathers && now.selections.empty() &&
                  !m_.tree.traits(row).bookkeeping &&
                  !ResultDims(m_.trace, row)) {
-        now = {};  // nobody knows which of the two the next op takes part of
+        now = {};  // the next op may take part of either result
       }
     }
     if (!now.selections.empty()) Emit(step, base, now, found);
   }
 
-  // `row` takes all of a tensor of size `base`, or makes one.
+  // Handles an op that takes a whole tensor of size `base`, or makes one.
   void Touch(const ForwardStep& step, const Dims& base, RowId row, bool takes,
              bool makes, Reading& now, std::vector<Chain>& found) const {
     const bool gathers = IsGather(PlainNameOf(m_.trace, row));
@@ -290,27 +291,27 @@ class Finder {
   }
 
   void Start(RowId row, bool fresh, Reading& now) const {
-    // What it changes in place is used elsewhere, as far as one can see.
+    // A tensor changed in place is assumed to be used elsewhere.
     if (!fresh && IsInPlace(m_.trace, row)) return;
     now.ops = {row};
     now.gathers = IsGather(PlainNameOf(m_.trace, row));
     now.sure = fresh;
   }
 
-  // x.float(): the tensor of this size that it takes is of another type.
+  // True for x.float(), which takes a tensor of this size but of another type.
   bool ChangesType(RowId row, const Dims& base) const {
     if (!IsAnyOf(PlainNameOf(m_.trace, row), {"to", "_to_copy"}) ||
         IsInPlace(m_.trace, row)) {
       return false;
     }
-    // Without a copy, aten::to is a view.
+    // Without a copy inside, aten::to is a view.
     const RowId next = row + 1;
     return DimsOf(m_.trace, row, 0) == base && next < m_.trace.ops().size() &&
            m_.trace.ops()[next].parent == row;
   }
 
-  // Counts the part that ops[i] takes; further selections behind it take parts
-  // of the part.
+  // Counts the part that ops[i] takes. Further selections after it take parts
+  // of that part.
   void TakePart(std::span<const RowId> ops, size_t i, const Dims& base,
                 Reading& now) const {
     Dims dims = base;
@@ -343,7 +344,7 @@ class Finder {
     now.parts.push_back(std::move(shares));
   }
 
-  // The dimension of size 1 that aten::squeeze removes.
+  // Returns the dimension of size 1 that aten::squeeze removes.
   std::optional<size_t> Squeezed(RowId row, const Dims& dims) const {
     if (PlainNameOf(m_.trace, row) != "squeeze") return {};
     const std::optional<size_t> dim =
@@ -351,8 +352,8 @@ class Finder {
     return dim && dims[*dim] == 1 ? dim : std::nullopt;
   }
 
-  // The share of the tensors that is used, if parts are taken along these
-  // dimensions only.
+  // Returns the share of the tensors that is used, if parts are taken only
+  // along these dimensions.
   static double Used(const Reading& now, const std::set<size_t>& dims) {
     double used = 0;
     for (const Shares& part : now.parts) {
@@ -372,7 +373,7 @@ class Finder {
                 .dims = base,
                 .bytes = now.bytes,
                 .sure = now.sure};
-    std::set<size_t> selected;  // before all ops of the chain
+    std::set<size_t> selected;  // can be selected before all ops of the chain
     for (const Shares& part : now.parts) {
       for (const auto& [dim, share] : part) selected.insert(dim);
     }
@@ -380,7 +381,7 @@ class Finder {
     for (size_t i = now.ops.size(); i-- > 0;) {
       const RowId row = now.ops[i];
       if (!Commutes(row, base, selected, now.at_end)) {
-        // A softmax needs whole rows, but not all of them.
+        // A softmax needs whole rows, but not all rows.
         std::set<size_t> fewer = selected;
         std::erase_if(fewer, [&](size_t dim) {
           return !Commutes(row, base, {dim}, now.at_end);
@@ -395,7 +396,7 @@ class Finder {
       if (name == "randperm") chain.maker = Maker::kShuffle;
       if (IsSort(name)) {
         chain.maker = Maker::kSort;
-        break;  // what is sorted is all needed
+        break;  // a sort needs all of its input
       }
     }
     if (chain.ops.empty()) return;
@@ -406,7 +407,8 @@ class Finder {
         PlainNameOf(m_.trace, last) == "gather" &&
         selected.contains(base.size() - 1)) {
       const RowId product = chain.ops.front();
-      // A batch of its own on the right: rows would be gathered for each.
+      // With a separate right operand per batch, rows would be gathered for
+      // each.
       if (WeightArgument(m_.trace, product) == 0) return;
       chain.maker = Maker::kScores;
       chain.left = kScoresPerRow * chain.used;
@@ -416,20 +418,21 @@ class Finder {
     for (RowId row : chain.ops) {
       const auto next = std::ranges::find(step.ops, row) + 1;
       if (next == step.ops.end()) continue;
-      // Freeing takes no longer than filling.
+      // Freeing takes at most as long as filling.
       const Op& op = m_.trace.ops()[row];
       chain.behind_ns += std::min(m_.trace.ops()[*next].begin_ns - op.end_ns,
                                   op.end_ns - op.begin_ns);
     }
-    // Ops before it use all that the first op reads; and with a gradient,
-    // nothing is carried to the next step but by ops that take all of it.
+    // Sure if ops before the chain use everything that its first op reads. Also
+    // sure if it has a gradient: a tensor is carried to the next step only by
+    // ops that take all of it.
     chain.sure |= chain.ops.size() < now.ops.size() ||
                   chain.maker == Maker::kSort || HasGradient(chain.ops.front());
     found.push_back(std::move(chain));
   }
 
-  // Adds what leads to the first product of the chain: ops on tensors of other
-  // widths that are not used otherwise either.
+  // Adds the ops that lead to the first product of the chain. They work on
+  // tensors of other widths that nothing else uses.
   void Extend(const ForwardStep& step, const std::set<size_t>& selected,
               Chain& chain) const {
     Dims made = chain.dims;
@@ -438,7 +441,7 @@ class Finder {
       const size_t at =
           IsAnyOf(PlainNameOf(m_.trace, product), {"addmm", "baddbmm"}) ? 1 : 0;
       const Dims& from = DimsOf(m_.trace, product, at);
-      // The same rows, of another width.
+      // Require the same rows with another width.
       if (from.size() != made.size() || from.back() == made.back() ||
           *selected.rbegin() + 1 >= from.size() ||
           !std::equal(from.begin(), from.end() - 1, made.begin()) ||
@@ -449,8 +452,8 @@ class Finder {
     }
   }
 
-  // Adds the ops that make what `product` takes, of size `made`. False if none
-  // of them is known to make it from a tensor of another size.
+  // Adds the ops that make the input of `product`, of size `made`. Returns
+  // false unless one of them is known to make it from a tensor of another size.
   bool AddMakers(std::span<const RowId> ops, RowId product, const Dims& made,
                  const std::set<size_t>& selected, Chain& chain) const {
     const size_t at =
@@ -540,7 +543,7 @@ Verdict CheckLateSelection(const AnalysisContext& m) {
       trains |= AppendWithNodes(m, row, one.left, ops);
       times[&one] += static_cast<double>(op.end_ns - op.begin_ns);
     }
-    for (RowId row : one.selections) {  // their gradient has the whole size
+    for (RowId row : one.selections) {  // their gradients have the whole size
       const Op& op = m.trace.ops()[row];
       for (RowId node : m.backward.Of(op)) {
         ops.push_back({node, one.left});
@@ -593,8 +596,8 @@ constexpr Rule kRules[] = {
      .avoid = "an op in between needs all of it (a mean, a normalisation), "
               "other ops take a tensor of that size, several slices together "
               "cover half of it (as queries, keys and values do), or a gather "
-              "takes more than one of 128 scores, for each of which a row of "
-              "weights would be gathered",
+              "takes more than 1 in 128 scores (a row of weights would be "
+              "gathered for each)",
      .fix_cpp = "select first; torch::topk in place of sort",
      .fix_python = "select first; torch.topk in place of sort"}};
 

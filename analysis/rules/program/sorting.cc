@@ -1,8 +1,8 @@
 // Are all elements sorted twice to rank them? Is an index sorted, in the
 // backward pass of x[index] or by index_put? Sources: the second argsort of a
-// permutation is its inverse, which a scatter writes in one pass; the rank of
-// one element is the number of larger ones. PyTorch's Indexing.cu: with
-// accumulate=True, index_put sorts its indices.
+// permutation computes its inverse, which a scatter writes in one pass; the
+// rank of one element is the number of larger elements. PyTorch's Indexing.cu:
+// with accumulate=True, index_put sorts its indices.
 #include <algorithm>
 #include <cstddef>
 #include <map>
@@ -34,7 +34,7 @@ constexpr char kChange[] = "ranks without a second sort";
 struct Ranking {
   size_t step = 0;
   RowId first = kNone, second = kNone;
-  bool few = false;  // a few of the ranks are used, by a gather
+  bool few = false;  // a gather uses only a few of the ranks
 };
 
 bool IsSort(std::string_view name) {
@@ -56,13 +56,15 @@ bool TakesFew(const AnalysisContext& m, const ForwardStep& step, size_t i,
 std::vector<Ranking> FindRankings(const AnalysisContext& m) {
   std::vector<Ranking> found;
   for (const ForwardStep& step : m.forward) {
-    RowId last = kNone;  // sort, since which no op took or made such a tensor
+    RowId last = kNone;  // last sort, if no op took or made such a tensor since
     for (size_t i = 0; i < step.ops.size(); ++i) {
       const RowId row = step.ops[i];
       if (m.tree.traits(row).bookkeeping) continue;
       const Dims& dims = DimsOf(m.trace, row, 0);
       const bool sorts = IsSort(PlainNameOf(m.trace, row));
       if (sorts && last != kNone && dims == DimsOf(m.trace, last, 0) &&
+          // argsort makes integers. A second sort of real numbers sorts
+          // something else.
           IsAnyOf(m.trace.name(TensorArgument(m.trace, row, 0).type),
                   {"long int", "int"})) {
         found.push_back({step.step, last, row, TakesFew(m, step, i, dims)});
@@ -85,6 +87,7 @@ Verdict CheckDoubleArgsort(const AnalysisContext& m) {
   std::vector<ShortenedOp> ops;
   for (const Ranking& one : found) {
     ops.push_back({one.second, 0});
+    // A few ranks can be found by counting larger elements, without any sort.
     if (one.few) ops.push_back({one.first, 0});
   }
   const ShortenedOps all = ShortenOps(m, std::move(ops), kChange);
@@ -94,9 +97,9 @@ Verdict CheckDoubleArgsort(const AnalysisContext& m) {
       FindingAbout(m, one.first, one.second, "sorting, and sorting the order");
   finding.evidence =
       std::string(m.trace.name(m.trace.ops()[one.second].name)) +
-      " sorts the order that " +
-      std::string(m.trace.name(m.trace.ops()[one.first].name)) +
-      " has made of " + InBrackets(dims) +
+      " sorts the order returned by " +
+      std::string(m.trace.name(m.trace.ops()[one.first].name)) + " for " +
+      InBrackets(dims) +
       ", which gives the rank of each "
       "element" +
       (one.few ? ", and a gather takes a few of these ranks. Both sorts take "
@@ -124,19 +127,20 @@ Verdict CheckDoubleArgsort(const AnalysisContext& m) {
 
 // --- sorted-index-gradient
 
-// What index_select moves in backward for each number of the gradient: it reads
-// that, and adds it to a row of x, which is read and written.
+// Numbers that index_select moves in backward per number of the gradient: it
+// reads that number and adds it to a row of x, which it reads and writes.
 constexpr double kTensors = 3;
 
-// aten::_index_put_impl_, with its kernels: of the node of x[index], or of the
-// program's own index_put with accumulate=True.
+// A call of aten::_index_put_impl_, with its kernels: in the node of x[index],
+// or in the program's own index_put with accumulate=True.
 struct SortedPut {
   bool of_gradient = false;
   double ns = 0;
   std::vector<const KernelUse*> kernels = {};
 };
 
-// The outermost aten::_index_put_impl_ that is `op` or around it.
+// Returns the outermost aten::_index_put_impl_ around `op`, possibly `op`
+// itself.
 RowId IndexPutAround(const Trace& trace, RowId op) {
   RowId put = kNone;
   for (; op != kNone; op = trace.ops()[op].parent) {
@@ -155,7 +159,7 @@ std::map<RowId, SortedPut> FindSortedPuts(const AnalysisContext& m) {
     one.ns += use.ns;
     one.kernels.push_back(&use);
   }
-  // Without a sort, PyTorch has chosen another kernel.
+  // If there is no sort, PyTorch chose another kernel.
   std::erase_if(found, [&](const auto& entry) {
     return std::ranges::none_of(
         entry.second.kernels, [&](const KernelUse* use) {
@@ -166,7 +170,8 @@ std::map<RowId, SortedPut> FindSortedPuts(const AnalysisContext& m) {
   return found;
 }
 
-// "The backward pass of x[index] sorts the index, 6 times"; counts per step.
+// Returns, for example, "The backward pass of x[index] sorts the index, 6
+// times". Counts are per step.
 std::string SorterInWords(double gradients, double puts) {
   if (gradients > 0 && puts > 0) {
     return "The backward pass of x[index], " + MeanCount(gradients, "time") +
@@ -184,16 +189,22 @@ Verdict CheckSortedIndexGradient(const AnalysisContext& m) {
   if (found.empty()) return Clean();
   Edit edit;
   double ns = 0, saved = 0, gradients = 0;
-  bool known = m.kernels.peaks.exact;
+  const auto bytes_of = [&](RowId row) {
+    return static_cast<double>(
+        BytesOf(m.trace, TensorArgument(m.trace, row, 2)));
+  };
+  // If any size is unknown, adding the rows counts as free, and the sum becomes
+  // a bound.
+  const bool known =
+      m.kernels.peaks.exact && std::ranges::all_of(found, [&](const auto& one) {
+        return bytes_of(one.first) > 0;
+      });
   RowId longest = found.begin()->first;
   for (const auto& [row, one] : found) {
-    const auto bytes =
-        static_cast<double>(BytesOf(m.trace, TensorArgument(m.trace, row, 2)));
-    known &= bytes > 0;
     const double least =
-        known
-            ? kTensors * bytes / (kGoodBandwidth * m.kernels.peaks.bytes_per_ns)
-            : 0;
+        known ? kTensors * bytes_of(row) /
+                    (kGoodBandwidth * m.kernels.peaks.bytes_per_ns)
+              : 0;
     const double factor = std::min(1.0, least / std::max(one.ns, 1.0));
     for (const KernelUse* use : one.kernels) {
       edit.scales.push_back(Scaled(*use, factor));

@@ -1,8 +1,8 @@
-// What stands in the way of CUDA graphs, and what is lost inside them?
-// Sources: CUDA C++ Programming Guide, "CUDA Graphs"; PyTorch's notes on CUDA
-// semantics, "CUDA Graphs: constraints" (no synchronisation, no dynamic shapes,
-// no host work during capture). 10 % is the share from which launch-bound
-// advises graphs; 5 % is the share of the step that a report must explain.
+// What prevents CUDA graphs, and what is lost inside them? Sources: CUDA C++
+// Programming Guide, "CUDA Graphs"; PyTorch's notes on CUDA semantics, "CUDA
+// Graphs: constraints" (no synchronisation, no dynamic shapes, no host work
+// during capture). 10 % is the share from which launch-bound advises graphs; 5
+// % is the share of the step that a report must explain.
 #include <algorithm>
 #include <map>
 #include <set>
@@ -12,10 +12,10 @@
 #include <vector>
 
 #include "context/rule.h"
+#include "device/allocator_calls.h"
 #include "device/gaps.h"
 #include "evidence/launches.h"
 #include "evidence/wait_sites.h"
-#include "ops/contains.h"
 #include "steps/steady_steps.h"
 #include "words/quantities.h"
 
@@ -25,14 +25,14 @@ namespace {
 
 constexpr double kLaunchShare = 0.10;
 constexpr double kIdleShare = 0.05;
-// Of the launches of a step. What comes before the first tenth or after the
-// last one (the upload of a batch, the loss that is read) can stay outside of
-// the graph.
+// Share of the launches of a step. Work before the first tenth or after the
+// last tenth (the upload of a batch, reading the loss) can stay outside the
+// graph.
 constexpr double kMargin = 0.10;
 constexpr size_t kShown = 2;
 
-// The part of each steady step that a graph would hold; empty spans for other
-// steps.
+// Returns the part of each steady step that a graph would contain; empty spans
+// for other steps.
 std::vector<Span> Captured(const AnalysisContext& m) {
   std::vector<Span> spans;
   for (const std::vector<int64_t>& times : LaunchTimes(m)) {
@@ -50,7 +50,8 @@ class Obstacles {
   explicit Obstacles(const AnalysisContext& m)
       : m_(m), captured_(Captured(m)) {}
 
-  // "3 waits for the GPU per step (aten::item), ..."; empty if there are none.
+  // Returns, for example, "3 waits for the GPU per step (aten::item), ...";
+  // empty if nothing prevents a graph.
   std::string InWords() {
     AddWaits();
     AddUploads();
@@ -77,6 +78,8 @@ class Obstacles {
 
   void AddWaits() {
     const WaitFilter inside = [&](const HostWait& wait) {
+      // Leave out uploads, which AddUploads() counts, and the last wait of a
+      // recording, which may be the recorder's own.
       return wait.kind != WaitKind::kToDevice && !wait.is_last &&
              Inside(wait.span.begin_ns);
     };
@@ -97,7 +100,7 @@ class Obstacles {
         "keep values on the device, or read them after the graph");
   }
 
-  // A copy from pageable memory returns only when it has been staged.
+  // A copy from pageable memory returns only after it has been staged.
   void AddUploads() {
     double count = 0;
     for (const Copy& copy : m_.trace.copies()) {
@@ -114,9 +117,9 @@ class Obstacles {
   void AddAllocations() {
     double count = 0;
     for (const RuntimeCall& call : m_.trace.runtime_calls()) {
-      const std::string_view name = m_.trace.name(call.name);
-      const bool allocates = Contains(name, "Malloc") || Contains(name, "Free");
-      if (!allocates || Contains(name, "Async")) continue;
+      const auto kind = AllocatorCallOf(m_.trace.name(call.name));
+      // Stream-ordered allocations can be captured.
+      if (!kind || *kind == AllocatorCall::kStreamOrder) continue;
       count += Inside(call.begin_ns);
     }
     if (count == 0) return;
@@ -142,8 +145,8 @@ class Obstacles {
   std::set<std::string> fixes_;
 };
 
-// True if the host delays the device by launching, so that launch-bound would
-// advise CUDA graphs.
+// True if launching on the host delays the device so much that launch-bound
+// would advise CUDA graphs.
 bool HostLaunchesLate(const AnalysisContext& m) {
   const double limit = kLaunchShare * m.step_ns();
   size_t steps = 0;
@@ -185,6 +188,7 @@ Verdict CheckObstacles(const AnalysisContext& m) {
   finding.wrong_if =
       "only a part of the step without these is captured "
       "(torch.compile(mode=\"reduce-overhead\") does so by itself)";
+  // launch-bound predicts the gain of a graph, so this finding claims none.
   return Fire(Found{.finding = std::move(finding), .regardless = true});
 }
 

@@ -16,6 +16,7 @@
 #include "context/rule.h"
 #include "evidence/call_site.h"
 #include "evidence/host_spans.h"
+#include "evidence/optimizer_work.h"
 #include "ops/contains.h"
 #include "ops/loader_spans.h"
 #include "ops/op_arguments.h"
@@ -26,13 +27,13 @@ namespace stepscope {
 namespace host_compute_rules {
 namespace {
 
-// The framework takes 5 to 20 us for an op; one that takes longer, and calls
-// nothing of the device, computes.
+// The framework takes 5 to 20 us per op. An op that takes longer than this, and
+// calls nothing of the device, computes.
 constexpr int64_t kComputesNs = 100'000;
 constexpr double kShare = 0.03;  // as XProf calls moderate
 constexpr double kMostSteps = 2.0 / 3;
 
-// What host-created-tensor is about.
+// True for ops that host-created-tensor is about.
 bool Creates(std::string_view name) {
   name.remove_prefix(std::min<size_t>(name.size(), 6));  // "aten::"
   return name.starts_with("rand") || name.starts_with("normal") ||
@@ -40,15 +41,24 @@ bool Creates(std::string_view name) {
                         "eye", "bernoulli_", "uniform_", "multinomial"});
 }
 
-// What the host computes, per steady step.
+// Work that the host computes, per steady step.
 struct HostWork {
-  double idle_ns = 0;          // the GPU's, meanwhile
-  double in_optimizer_ns = 0;  // of idle_ns
-  double all_idle_ns = 0;      // the GPU's, whatever the host does
-  double downloads_ns = 0;     // idle while blocked for tensors that ops take
+  double idle_ns = 0;          // idle time of the GPU meanwhile
+  double in_optimizer_ns = 0;  // the part in the optimizer's step
+  double all_idle_ns = 0;      // all idle time of the GPU
+  double downloads_ns = 0;     // idle, blocked for tensors that ops take
   std::vector<RowId> ops = {};
   std::set<size_t> steps = {};
   RowId longest = kNone;
+};
+
+// Optimizer's steps that call no op but copies while the GPU is idle: native
+// code updates parameters in the host's memory, as DeepSpeedCPUAdam does.
+struct NativeUpdates {
+  double idle_ns = 0;  // per steady step
+  double host_ns = 0;  // per steady step
+  std::set<size_t> steps = {};
+  Span longest = {};
 };
 
 class Finder {
@@ -75,6 +85,7 @@ class Finder {
       if (op.parent != kNone || !Computes(row)) continue;
       const size_t step = SteadyStepAt(m_.steps, op.begin_ns);
       if (step == m_.steps.windows.size()) continue;
+      // Computing on the host while the device is busy costs nothing.
       if (LengthIn(idle_, {op.begin_ns, op.end_ns}) <= 0) continue;
       const double idle = IdleAround({op.begin_ns, op.end_ns});
       work.idle_ns += idle;
@@ -90,7 +101,7 @@ class Finder {
         work.longest = row;
       }
     }
-    // In the optimizer's step all copies serve it.
+    // All copies in the optimizer's step belong to it.
     const WaitSums copies =
         SumWaits(m_.waits, m_.steps, [&](const HostWait& wait) {
           if (wait.thread != m_.steps.thread ||
@@ -115,9 +126,42 @@ class Finder {
     return work;
   }
 
+  NativeUpdates FindNativeUpdates() {
+    NativeUpdates found;
+    counted_ns_ = INT64_MIN;
+    for (const Span& span : m_.parts.optimizer.spans) {
+      const size_t step = SteadyStepAt(m_.steps, span.begin_ns);
+      if (step == m_.steps.windows.size() || span.length() < kComputesNs) {
+        continue;
+      }
+      if (UpdatesByOps(span) || 2 * LengthIn(idle_, span) < span.length()) {
+        continue;
+      }
+      found.idle_ns += IdleAround(span);
+      found.host_ns += static_cast<double>(span.length());
+      found.steps.insert(step);
+      if (span.length() > found.longest.length()) found.longest = span;
+    }
+    const auto steps = static_cast<double>(m_.steps.steady.size());
+    found.idle_ns /= steps;
+    found.host_ns /= steps;
+    return found;
+  }
+
  private:
-  // The gaps of the device in which the host is at `span`: the device goes on
-  // when the host has come to its next launch. Each gap counts once.
+  // True if an op in `span` does more than move tensors. Then the time beside
+  // ops is Python's.
+  bool UpdatesByOps(Span span) const {
+    return std::ranges::any_of(
+        m_.tree.of_thread(m_.steps.thread, span), [&](RowId row) {
+          const std::string_view name = m_.trace.name(m_.trace.ops()[row].name);
+          return name.starts_with("aten::") && m_.tree.computes(row) &&
+                 !m_.tree.traits(row).bookkeeping &&
+                 !IsAnyOf(name, {"aten::copy_", "aten::to", "aten::_to_copy"});
+        });
+  }
+  // Returns the idle gaps of the device during which the host is in `span`. A
+  // gap ends only when the host reaches its next launch. Each gap counts once.
   double IdleAround(Span span) {
     auto gap =
         std::ranges::upper_bound(idle_, span.begin_ns, {}, &Span::end_ns);
@@ -134,7 +178,7 @@ class Finder {
     const Op& op = m_.trace.ops()[row];
     const int64_t ns = op.end_ns - op.begin_ns;
     if (ns < kComputesNs) return false;
-    // Views of many parts take long without computing anything.
+    // Making views of many parts takes long without computing.
     const auto ops = static_cast<int64_t>(m_.tree.inside(row).size());
     return ns >= kComputesNs * std::max<int64_t>(1, ops) &&
            !calls_device_[row] && !m_.tree.traits(row).bookkeeping &&
@@ -147,16 +191,56 @@ class Finder {
   const std::vector<Span> loads_;
   std::vector<bool> calls_device_;  // by op
   std::vector<Span> idle_;
-  int64_t counted_ns_ = INT64_MIN;  // up to the end of this gap
+  int64_t counted_ns_ = INT64_MIN;  // end of the last counted gap
 };
+
+constexpr char kStateOnDevice[] =
+    "keep parameters and the optimizer's state on the device: "
+    "model.to(\"cuda\") before the optimizer is made, and fused=True; "
+    "offload it only where the device's memory does not suffice";
+constexpr char kStateOnDeviceInCpp[] =
+    "keep parameters and the optimizer's state on the device: "
+    "model->to(at::kCUDA) before the optimizer is made";
+
+Verdict CheckNativeUpdates(const AnalysisContext& m, Finder& finder) {
+  const NativeUpdates work = finder.FindNativeUpdates();
+  if (work.idle_ns < kShare * m.step_ns() ||
+      !AreMostSteps(m.steps, work.steps.size())) {
+    return Clean();
+  }
+  const std::string name = MeasureOptimizer(m).name;
+  Finding finding;
+  finding.confidence = Confidence::kStrong;
+  finding.evidence =
+      "The optimizer's step" + (name.empty() ? "" : " (" + name + ")") +
+      " takes " + Milliseconds(work.host_ns * 1e-6) + " of the " +
+      Milliseconds(m.step_ns() * 1e-6) +
+      " step on the host and calls no op but copies, and the GPU is idle for " +
+      Milliseconds(work.idle_ns * 1e-6) +
+      " meanwhile. Native code seems to update parameters in the host's "
+      "memory.";
+  finding.where = "the optimizer's step";
+  finding.examples.push_back(
+      {m.steps.windows[SteadyStepAt(m.steps, work.longest.begin_ns)].number,
+       work.longest.begin_ns, work.longest.end_ns, "the optimizer's step"});
+  finding.assumption = "at best: the device updates the parameters in no time";
+  finding.fix_python =
+      std::string(kStateOnDevice) + " (DeepSpeed: without offload_optimizer)";
+  finding.fix_cpp = kStateOnDeviceInCpp;
+  finding.wrong_if =
+      "the device's memory does not hold the state, or the range contains "
+      "work that is not the optimizer's";
+  return FireBound(std::move(finding), work.idle_ns);
+}
 
 Verdict CheckHostCompute(const AnalysisContext& m) {
   if (m.steps.thread == kNone) return Clean();
-  const HostWork work = Finder(m).Find();
+  Finder finder(m);
+  const HostWork work = finder.Find();
   if (work.longest == kNone || work.idle_ns < kShare * m.step_ns() ||
       static_cast<double>(work.steps.size()) <
           kMostSteps * static_cast<double>(m.steps.steady.size())) {
-    return Clean();
+    return CheckNativeUpdates(m, finder);
   }
   const bool updates = 2 * work.in_optimizer_ns > work.idle_ns;
   const Op& op = m.trace.ops()[work.longest];
@@ -181,13 +265,8 @@ Verdict CheckHostCompute(const AnalysisContext& m) {
   finding.assumption =
       "at best: the device computes this in no time, and nothing is copied";
   if (updates) {
-    finding.fix_python =
-        "keep parameters and the optimizer's state on the device: "
-        "model.to(\"cuda\") before the optimizer is made, and fused=True; "
-        "offload it only where the device's memory does not suffice";
-    finding.fix_cpp =
-        "keep parameters and the optimizer's state on the device: "
-        "model->to(at::kCUDA) before the optimizer is made";
+    finding.fix_python = kStateOnDevice;
+    finding.fix_cpp = kStateOnDeviceInCpp;
     finding.wrong_if = "the device's memory does not hold the state";
   } else {
     finding.fix_python =
@@ -197,8 +276,8 @@ Verdict CheckHostCompute(const AnalysisContext& m) {
     finding.fix_cpp = "compute it on the device, and download the result";
     finding.wrong_if = "the host needs the whole tensors in each step";
   }
-  // A host that is never late again leaves no gap at all; that the others are
-  // behind this one shows where it takes most of them.
+  // If the host were never late, no gaps would remain. If most of the idle time
+  // is in these ops, assume that they also cause the other gaps.
   const double idle_ns =
       2 * work.idle_ns > work.all_idle_ns ? work.all_idle_ns : work.idle_ns;
   return FireBound(std::move(finding), idle_ns + work.downloads_ns);
@@ -210,13 +289,15 @@ constexpr Rule kRules[] = {
                  "the GPU waits?",
      .runs = Runs::kGpuOnly,
      .needs = {Kind::kOp, Kind::kKernel, Kind::kRuntimeCall},
-     .causes = {Cause::kDispatch, Cause::kBlockingCopy, Cause::kCopy},
+     .causes = {Cause::kDispatch, Cause::kHostCode, Cause::kBlockingCopy,
+                Cause::kCopy},
      .check = &CheckHostCompute,
      .reference = "PyTorch documentation, torch.optim, constructing it: "
                   "https://docs.pytorch.org/docs/stable/optim.html",
      .detect = "in two thirds of the steps, ops of 100 us and more on the "
                "training thread call nothing of the device, and the GPU is "
-               "idle meanwhile for 3 % of the step",
+               "idle meanwhile for 3 % of the step. Or optimizer's steps "
+               "that call no op but copies leave it idle for as long",
      .avoid = "the ops belong to loading, or the GPU has work meanwhile",
      .fix_cpp = "the optimizer's state, or the metric, on the device",
      .fix_python = "the optimizer's state, or the metric, on the device",

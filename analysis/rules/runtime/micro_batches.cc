@@ -1,7 +1,7 @@
-// Are gradients accumulated over micro-batches that would fit as one?
-// Source: Hugging Face Transformers, "Methods and tools for efficient training
-// on a single GPU": accumulate gradients only where the batch does not fit,
-// because each micro-batch adds to all gradients and reads all weights again.
+// Are gradients accumulated over micro-batches that would fit as one? Source:
+// Hugging Face Transformers, "Methods and tools for efficient training on a
+// single GPU": accumulate gradients only if the batch does not fit, because
+// each micro-batch adds to all gradients and reads all weights again.
 #include <stepscope/device_peaks.h>
 #include <stepscope/op_cost.h>
 
@@ -22,13 +22,14 @@
 #include "ops/backward_nodes.h"
 #include "ops/contains.h"
 #include "ops/op_arguments.h"
+#include "steps/steady_steps.h"
 #include "words/quantities.h"
 
 namespace stepscope {
 namespace micro_batches_rules {
 namespace {
 
-// Fewer are no larger micro-batch.
+// With fewer, the micro-batch would not become larger.
 constexpr double kLeastMerged = 2;
 
 // How gradients are accumulated in the steady steps.
@@ -49,26 +50,33 @@ Accumulation FindAccumulation(const AnalysisContext& m) {
       }
     }
   }
-  // Where all of them add, they add to zeros that fill the gradients.
+  // If all passes add, they add to gradients filled with zeros.
   const size_t first = kept - adding;
   if (first < m.steps.steady.size()) return found;
-  found.passes =
-      std::floor(static_cast<double>(kept) / static_cast<double>(first));
+  // In a single pass, most gradients are also added where the optimizer trains
+  // a few parameters and clears only theirs. Nothing is accumulated then.
+  size_t updates = 0;
+  for (const Span& span : m.parts.optimizer.spans) {
+    updates += InSteadyStep(m.steps, span.begin_ns);
+  }
+  updates = std::clamp<size_t>(updates, 1, m.steps.steady.size());
+  found.passes = std::min(
+      std::floor(static_cast<double>(kept) / static_cast<double>(first)),
+      static_cast<double>(passes.size()) / static_cast<double>(updates));
   return found;
 }
 
-// What merging `merged` micro-batches saves of kernels, per step. Each part at
-// best.
+// Kernel time per step that merging `merged` micro-batches saves at best.
 struct Saved {
-  double adding_ns = 0;    // gradients to earlier ones: none are left
-  double weights_ns = 0;   // casts and gradients as large as a weight: one is
-                           // left of each
-  double products_ns = 0;  // products that wait for their weights
+  double adding_ns = 0;    // adding gradients to earlier ones
+  double weights_ns = 0;   // casts and gradients as large as a weight: one of
+                           // each remains
+  double products_ns = 0;  // products limited by reading their weights
   double ns() const { return adding_ns + weights_ns + products_ns; }
 };
 
-// The larger of a product's three matrices, which is the weight or its gradient
-// where a micro-batch has few rows; in bytes.
+// Returns the bytes of the largest of a product's three matrices. If a
+// micro-batch has few rows, that is the weight or its gradient.
 double LargestMatrix(const MatmulShape& sizes, double bytes) {
   const auto area = [](int64_t a, int64_t b) {
     return static_cast<double>(a) * static_cast<double>(b);
@@ -89,6 +97,8 @@ Saved SavedBy(const AnalysisContext& m, const Accumulation& now,
     const RowId op = m.trace.kernels()[use.kernel].op;
     if (op == kNone) continue;
     const std::string_view name = PlainNameOf(m.trace, op);
+    // A cast of a weight is a copy or, in compiled code, a kernel whose name
+    // starts with triton_poi_fused__to_copy_.
     if (AddsToGradient(m.trace, op)) {
       saved.adding_ns += use.ns;
     } else if (IsAnyOf(name, {"copy", "_to_copy", "to"})
@@ -101,7 +111,7 @@ Saved SavedBy(const AnalysisContext& m, const Accumulation& now,
                use.flops > 0 && use.bytes > 0) {
       const MatmulShape sizes = CostOf(m.trace, use.op).matmul;
       const double fixed = LargestMatrix(sizes, use.bytes);
-      // As far from the rate of good kernels as it is now.
+      // Assume that it stays as far from the rate of good kernels as now.
       const double now_ns = roofline.Ns(use.precision, use.flops, use.bytes);
       const double left_ns = roofline.Ns(use.precision, use.flops,
                                          use.bytes - fixed + fixed / merged);
@@ -109,7 +119,7 @@ Saved SavedBy(const AnalysisContext& m, const Accumulation& now,
     }
   }
   const double steps = std::max(m.kernels.steps, 1.0);
-  // The first micro-batch of each step adds nothing.
+  // The first micro-batch of a step adds nothing.
   saved.adding_ns *= (1 - 1 / merged) / (1 - 1 / now.passes) / steps;
   saved.weights_ns /= steps;
   saved.products_ns /= steps;

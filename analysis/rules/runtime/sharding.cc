@@ -19,15 +19,18 @@ namespace sharding_rules {
 namespace {
 
 constexpr double kExposedShare = 0.03;
-// Gathers in backward, as a share of those in forward: parameters were freed.
+// If backward has at least this share of the forward gathers, parameters were
+// freed in between.
 constexpr double kGatheredAgain = 0.5;
+// With fewer gathers per forward pass, the whole model is one unit.
+constexpr double kLeastUnits = 2;
 
 bool OfShards(const Collective& one) {
   return one.kind == CollectiveKind::kAllGather ||
          one.kind == CollectiveKind::kReduceScatter;
 }
 
-// In how many of the steady steps shards are exposed for `ns` or more.
+// Returns in how many of the steady steps shards are exposed for at least `ns`.
 size_t StepsWith(const AnalysisContext& m, double ns) {
   std::vector<double> exposed(m.steps.windows.size());
   for (const Collective& one : m.collectives) {
@@ -44,6 +47,8 @@ Verdict CheckSharding(const AnalysisContext& m) {
   if (m.collectives.empty()) return AnswerWithoutCollectives(m);
   const CollectiveTotals all = TotalsOf(m.collectives, m.steps, OfShards);
   const double limit = kExposedShare * m.step_ns();
+  // Sequence parallelism gathers and scatters activations in the same way. Only
+  // names tell the two apart. Searching names is slow, so it comes last.
   if (all.exposed_ns < limit || !AreMostSteps(m.steps, StepsWith(m, limit)) ||
       !ShardsParameters(m.trace)) {
     return Clean();
@@ -92,12 +97,30 @@ Verdict CheckSharding(const AnalysisContext& m) {
   finding.wrong_if =
       "the other ranks arrive late, so that this rank waits for them";
   const double most_ns = HidingBoundNs(m, all.exposed_ns, finding);
+  // With one unit, no layer can compute before all parameters are there.
+  // Nothing can be fetched ahead, and no replay of this order shows the gain.
+  if (forward.count > 0 && forward.count < kLeastUnits &&
+      std::ranges::all_of(m.collectives, [](const Collective& one) {
+        return !OfShards(one) || one.exposed_ns > 0;
+      })) {
+    finding.evidence +=
+        " All parameters are gathered at once, so that no layer computes "
+        "meanwhile.";
+    finding.fix_python =
+        "shard each block by itself, for block in model.layers: "
+        "fully_shard(block), and then the model; FSDP1: an auto_wrap_policy "
+        "for the blocks";
+    finding.fix_cpp = "gather the parameters of each block by themselves";
+    return FireBound(std::move(finding), most_ns);
+  }
   Edit edit;
   for (const Collective& one : m.collectives) {
     if (one.kernel != kNone && one.step != kNoStep && OfShards(one)) {
       edit.overlapped.push_back(KernelOf(one));
     }
   }
+  // The best case uses the same edit. How much can be fetched ahead is unknown,
+  // so the likely range starts at no gain.
   Found found{.finding = std::move(finding),
               .alternatives = {{edit}},
               .bound_ns = most_ns,

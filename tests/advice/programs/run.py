@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Runs the programs of this folder, records and measures them, and holds the advice of stepscope against the truth.
+"""Runs the programs of this folder, records and measures them, and compares stepscope's advice with the truth.
 
     run.py list                       every program with its split and what is expected
     run.py run NAME [--fixed]         the times of its steps
@@ -7,7 +7,7 @@
     run.py table [NAME...]            first finding right? false findings? predicted and measured step
     run.py all [NAME...]              record, measure, table
     run.py keep FOLDER [NAME...]      short recordings for the regression test
-    run.py cost [NAME...]             a step that stepscope records, and one that torch.profiler does, beside one that nobody does
+    run.py cost [NAME...]             compares steps recorded by stepscope, recorded by torch.profiler, and not recorded
 """
 
 import argparse
@@ -20,7 +20,7 @@ import unseen_generative, unseen_language, unseen_structured  # noqa: E401,F401
 import unseen_guides, unseen_repos, unseen_reviews  # noqa: E401,F401
 import unseen_notebooks, unseen_overlooked, unseen_teams, unseen_trial, unseen_incidents, unseen_ports  # noqa: E401,F401
 import unseen_forum, unseen_acceptance, unseen_labs, unseen_production, unseen_domains, unseen_trainers, unseen_papers, unseen_contests  # noqa: E401,F401
-import unseen_assistants, unseen_audits, unseen_starters, unseen_students  # noqa: E401,F401
+import unseen_assistants, unseen_audits, unseen_reviewers, unseen_starters, unseen_students  # noqa: E401,F401
 import keep
 import table
 from harness import PROGRAMS, Running

@@ -11,7 +11,7 @@ struct Run {
   double peak_gb = 12;
   double host_us = 600;
   std::string name = "my_kernel";
-  double other_us = 0;  // of kernels that fill the device
+  double other_us = 0;  // time of kernels that fill the device
   bool backward = false;
   bool optimizer = false;
 };
@@ -47,9 +47,9 @@ Report With(const Run& run) {
 TEST(SmallBatchTest, FiresWhereKernelsDoNotFillTheDevice) {
   const Report report = With({});
   const Finding* finding = Find(report, "small-batch");
-  ASSERT_NE(finding, nullptr) << WhyBlind(report, "small-batch");
-  // (0.9 * 85.9 - 2) / 10 is 7.5: four times the batch. The kernel takes as
-  // long for four times the samples.
+  ASSERT_NE(finding, nullptr) << WhySkipped(report, "small-batch");
+  // (0.9 * 85.9 - 2) / 10 is 7.5, so the batch may grow by 4. The kernel then
+  // takes as long for four times the samples.
   EXPECT_NE(finding->fix_python.find("by 4:"), std::string::npos);
   EXPECT_NEAR(finding->gain.expected_ms, 0.75, 0.03);
   EXPECT_NEAR(finding->speedup, 4, 0.3);
@@ -64,7 +64,7 @@ TEST(SmallBatchTest, SpeaksOfRequestsWhereNothingIsTrained) {
   EXPECT_EQ(runs->fix_python.find("learning rate"), std::string::npos);
   EXPECT_NE(runs->assumption.find("only runs the model"), std::string::npos);
   EXPECT_NE(runs->wrong_if.find("request"), std::string::npos);
-  // Either sign of training is enough.
+  // A single sign of training is enough.
   for (const bool backward : {true, false}) {
     const Report training =
         With({.backward = backward, .optimizer = !backward});
@@ -77,7 +77,7 @@ TEST(SmallBatchTest, SpeaksOfRequestsWhereNothingIsTrained) {
   }
 }
 
-// hipExtModuleLaunchKernel takes the grid in work items.
+// hipExtModuleLaunchKernel takes the grid in work items, not in work groups.
 TEST(SmallBatchTest, CountsTheWorkGroupsOfHipsGrids) {
   const auto with = [](const std::string& call) {
     std::string text =
@@ -105,9 +105,9 @@ TEST(SmallBatchTest, CountsTheWorkGroupsOfHipsGrids) {
     }
     return Analyze(TraceFromText(text));
   };
-  // 64 work groups on 304 compute units.
+  // 64 work groups on 304 compute units do not fill the device.
   EXPECT_NE(Find(with("hipExtModuleLaunchKernel"), "small-batch"), nullptr)
-      << WhyBlind(with("hipExtModuleLaunchKernel"), "small-batch");
+      << WhySkipped(with("hipExtModuleLaunchKernel"), "small-batch");
   EXPECT_TRUE(IsClean(with("hipModuleLaunchKernel"), "small-batch"));
 }
 
@@ -117,7 +117,7 @@ TEST(SmallBatchTest, StaysSilentBelowThirtyPercent) {
 }
 
 TEST(SmallBatchTest, StaysSilentWhereNoLargerBatchFits) {
-  // Twice what a batch takes is the threshold.
+  // Memory must have room for twice what a batch takes.
   EXPECT_TRUE(IsClean(With({.peak_gb = 40.0}), "small-batch"));
   EXPECT_FALSE(IsClean(With({.peak_gb = 39.0}), "small-batch"));
 }
@@ -129,7 +129,7 @@ TEST(SmallBatchTest, LeavesCollectivesOut) {
 }
 
 TEST(SmallBatchTest, CannotLookWithoutMemoryEvents) {
-  EXPECT_NE(WhyBlind(With({.peak_gb = 0}), "small-batch"), "");
+  EXPECT_NE(WhySkipped(With({.peak_gb = 0}), "small-batch"), "");
 }
 
 TEST(SmallBatchTest, IsCleanWhereTheDeviceIsFull) {
@@ -137,7 +137,8 @@ TEST(SmallBatchTest, IsCleanWhereTheDeviceIsFull) {
                       "small-batch"));
 }
 
-// `grows_us` of work that grows with the batch, `fixed_us` in the optimizer.
+// A step with `grows_us` of work that grows with the batch and `fixed_us` in
+// the optimizer.
 Report OnCpu(int64_t grows_us, int64_t fixed_us, int64_t reduce_us = 0) {
   CpuText text("loader kind=in-process workers=0 batch_size=32 train\n");
   for (int i = 0; i < 4; ++i) {
@@ -151,18 +152,18 @@ Report OnCpu(int64_t grows_us, int64_t fixed_us, int64_t reduce_us = 0) {
   return text.Analyzed();
 }
 
-TEST(SmallBatchTest, OnACpuSpreadsWhatABatchCostsAnyway) {
+TEST(SmallBatchTest, OnACpuSpreadsTheFixedCostOfABatch) {
   const Report report = OnCpu(80'000, 20'000);
   const Finding* finding = Find(report, "small-batch");
   ASSERT_NE(finding, nullptr);
-  // Of 20 ms a quarter is left per 32 samples.
+  // Of the fixed 20 ms, a quarter remains per 32 samples.
   EXPECT_NEAR(finding->gain.expected_ms, 15, 0.1);
   EXPECT_EQ(finding->settings,
             (std::vector<Setting>{{"batch_size", int64_t{128}}}));
 }
 
-TEST(SmallBatchTest, OnACpuADoublingMustBringFourPercent) {
-  // Doubling saves half of what stays the same.
+TEST(SmallBatchTest, OnACpuADoublingMustSaveFourPercent) {
+  // Doubling the batch saves half of the fixed time.
   EXPECT_TRUE(IsClean(OnCpu(92'500, 7'500), "small-batch"));
   const Report report = OnCpu(91'000, 9'000);
   const Finding* finding = Find(report, "small-batch");
@@ -172,11 +173,11 @@ TEST(SmallBatchTest, OnACpuADoublingMustBringFourPercent) {
 }
 
 TEST(SmallBatchTest, CannotTellWhatOtherRanksNeedForALargerOne) {
-  EXPECT_NE(WhyBlind(OnCpu(80'000, 20'000, 3'200), "small-batch"), "");
+  EXPECT_NE(WhySkipped(OnCpu(80'000, 20'000, 3'200), "small-batch"), "");
   EXPECT_NE(Find(OnCpu(80'000, 20'000, 2'900), "small-batch"), nullptr);
 }
 
-TEST(SmallBatchTest, WaitingForOtherRanksIsNotWhatABatchCostsAnyway) {
+TEST(SmallBatchTest, IgnoresWaitsForOtherRanks) {
   CpuText text;
   for (int i = 0; i < 4; ++i) {
     text.Op("aten::mm", 20'000);
@@ -190,8 +191,8 @@ TEST(SmallBatchTest, WaitingForOtherRanksIsNotWhatABatchCostsAnyway) {
   EXPECT_EQ(Find(report, "small-batch"), nullptr);
 }
 
-// Four products of `rows` rows in 500 us each, and `gap_us` of framework code
-// behind each of 100 small ops.
+// Four products of `rows` rows take 500 us each. 100 small ops follow, each
+// with `gap_us` of framework code after it.
 Report Products(int rows, int64_t gap_us) {
   CpuText text;
   for (int i = 0; i < 4; ++i) {
@@ -206,7 +207,7 @@ Report Products(int rows, int64_t gap_us) {
   return text.Analyzed();
 }
 
-TEST(SmallBatchTest, OnACpuMovingWeightsShowsASmallBatch) {
+TEST(SmallBatchTest, OnACpuSeesASmallBatchByTheWeightsMoved) {
   const Report report = Products(4, 1);
   const Finding* finding = Find(report, "small-batch");
   ASSERT_NE(finding, nullptr);
@@ -215,8 +216,8 @@ TEST(SmallBatchTest, OnACpuMovingWeightsShowsASmallBatch) {
       << finding->evidence;
 }
 
-// 32 times a product of four rows by the same weights, for each position of a
-// sequence, or by those of 32 layers.
+// 32 products of four rows: all with the same weights, as for the positions of
+// a sequence, or with the weights of 32 layers.
 Report InALoop(bool layers) {
   CpuText text;
   for (int i = 0; i < 4; ++i) {
@@ -248,19 +249,19 @@ Report InALoop(bool layers) {
   return text.Analyzed();
 }
 
-TEST(SmallBatchTest, OnACpuWeightsThatALoopMovesShowNone) {
+TEST(SmallBatchTest, OnACpuIgnoresWeightsMovedByALoop) {
   const Report layers = InALoop(true), loop = InALoop(false);
   ASSERT_NE(Find(layers, "small-batch"), nullptr);
   EXPECT_EQ(Find(layers, "small-batch")->severity, FindingSeverity::kMedium);
   EXPECT_NE(Find(loop, "rnn-in-python"), nullptr)
-      << WhyBlind(loop, "rnn-in-python");
+      << WhySkipped(loop, "rnn-in-python");
   const Finding* finding = Find(loop, "small-batch");
   if (finding != nullptr) {
     EXPECT_EQ(finding->severity, FindingSeverity::kNote);
   }
 }
 
-TEST(SmallBatchTest, OnACpuCodeBetweenOpsShowsNone) {
+TEST(SmallBatchTest, OnACpuIgnoresCodeBetweenOps) {
   const Report report = Products(64, 40);
   const Finding* finding = Find(report, "small-batch");
   ASSERT_NE(finding, nullptr);

@@ -7,13 +7,13 @@ namespace {
 
 Report Of(const DdpText& text) { return Analyze(TraceFromText(ToRows(text))); }
 
-// One bucket of which `exposed_us` lie behind the computing.
+// One bucket that ends `exposed_us` after the computation.
 DdpText WithExposed(int64_t exposed_us) {
   return {.buckets = {{4'000, 80'000, 90'000 + exposed_us, 1'000'000}}};
 }
 
 TEST(ExposedCollectiveTest, FiresAndSaysWhatIsMovedAndWhatIsWaiting) {
-  // The second bucket moves as much as the first in twice the time.
+  // The second bucket moves as much data as the first, in twice the time.
   const Report report = Of({.buckets = {{4'000, 70'000, 75'000, 10'000'000},
                                         {4'100, 88'000, 98'000, 10'000'000}}});
   const Finding* finding = Find(report, "exposed-collective");
@@ -57,7 +57,7 @@ TEST(ExposedCollectiveTest, CannotTellMovingFromWaitingWithoutSizes) {
             std::string::npos);
 }
 
-// Statistics of 16 samples and more need no other rank.
+// With 16 or more samples per rank, a rank's own statistics suffice.
 TEST(ExposedCollectiveTest, NamesLayersOfSyncBatchNorm) {
   const auto with = [](const std::string& samples) {
     std::string text = ToRows(WithExposed(8'000));
@@ -81,12 +81,12 @@ TEST(ExposedCollectiveTest, NamesLayersOfSyncBatchNorm) {
 }
 
 TEST(ExposedCollectiveTest, CannotLookAtAJobWhoseCollectivesAreMissing) {
-  EXPECT_NE(WhyBlind(Of({.buckets = {}}), "exposed-collective"), "");
+  EXPECT_NE(WhySkipped(Of({.buckets = {}}), "exposed-collective"), "");
 }
 
-// Steps of 100 ms with two all-reduces that the training thread waits for: the
-// first takes `first_ms`, the second the rest of 47 ms. Every second step
-// computes `more_ms` longer.
+// Steps of 100 ms in which the training thread waits for two all-reduces:
+// `first_ms` for the first, the rest of 47 ms for the second. Every second step
+// computes for `more_ms` longer.
 Report OnGloo(int64_t first_ms, const std::string& tensor,
               int64_t more_ms = 0) {
   std::string rows = "run world_size=4\n";
@@ -125,7 +125,7 @@ TEST(ExposedCollectiveTest, FiresOnACpuRunThatWaitsInGloo) {
       << finding->evidence;
 }
 
-// A rank of which steps vary is waited for by chance.
+// If a rank's steps vary, the others wait for it only by chance.
 TEST(ExposedCollectiveTest, IsLowOnACpuWhereRanksVary) {
   const auto severity = [](const Report& report) {
     const Finding* finding = Find(report, "exposed-collective");
@@ -136,8 +136,8 @@ TEST(ExposedCollectiveTest, IsLowOnACpuWhereRanksVary) {
   EXPECT_EQ(severity(OnGloo(5, bucket, 60)), FindingSeverity::kLow);
 }
 
-// Six steps: 1 ms of computing, an all-reduce of `elements` floats in 8 ms
-// (that of one step in `fast_us`), and the optimizer. Nothing is left to
+// Six steps: 1 ms of computation, an all-reduce of `elements` floats in 8 ms
+// (in one step in `fast_us`), and the optimizer. No computation is left to
 // overlap with.
 Report Filled(int64_t elements, int64_t fast_us = 8'000) {
   std::string rows = "run world_size=2\n";
@@ -193,21 +193,21 @@ TEST(ExposedCollectiveTest, SlowCollectivesThatFillTheStepPointToTheLinks) {
               other->fix_python.find("why transfers") == std::string::npos);
 }
 
-// One of the all-reduces shows what the links can do: the others wait.
+// One all-reduce shows what the links can do, so the others were waiting.
 TEST(ExposedCollectiveTest, TransfersThatAreFastOnceWaitForLateRanks) {
   const Report report = Filled(8'000'000, 1'000);  // 32 GB/s
   const Finding* finding = Find(report, "exposed-collective");
   ASSERT_NE(finding, nullptr);
   EXPECT_EQ(finding->gain_kind, GainKind::kPredicted) << report.replay.why_not;
-  EXPECT_NE(finding->fix_python.find("find the rank that comes late"),
+  EXPECT_NE(finding->fix_python.find("find the rank that arrives late"),
             std::string::npos)
       << finding->fix_python;
   EXPECT_GT(finding->gain.expected_ms, 4);
-  // At half the best rate, moving explains them.
+  // At half of the best rate, moving the data explains the times.
   const Report steady = Filled(8'000'000, 4'000);
   const Finding* other = Find(steady, "exposed-collective");
   EXPECT_TRUE(other == nullptr ||
-              other->fix_python.find("comes late") == std::string::npos);
+              other->fix_python.find("arrives late") == std::string::npos);
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// Other programs on the cores of a CPU-only run.
+// Tests contended-cores: other programs use the cores of a CPU-only run.
 #include <gtest/gtest.h>
 
 #include <string>
@@ -10,9 +10,9 @@
 namespace stepscope::contention_test {
 namespace {
 
-// Three steps of 100 ms on `cores`, 80 ms of them in an op and 20 between ops;
-// the training thread is without a core for `delay_ms` of each. For 10 of the
-// 20 ms the garbage collector runs if `collects`.
+// Three steps of 100 ms on `cores` cores: 80 ms in an op and 20 ms between ops.
+// In each step, the training thread has no core for `delay_ms`. If `collects`,
+// the garbage collector runs for 10 of the 20 ms.
 Report Beside(int threads, int cores, int64_t delay_ms,
               const std::string& fields = "", bool collects = false) {
   std::string text = "run usable_cores=" + std::to_string(cores) + "\n";
@@ -51,7 +51,7 @@ TEST(ContendedCoresTest, FiresWhereOthersTakeTheCores) {
       << finding->evidence;
 }
 
-// It is in the headline, and taken from what the thread was doing.
+// The headline names the cause; the time comes off what the thread was doing.
 TEST(ContendedCoresTest, IsACauseOfItsOwn) {
   const Report report = Beside(2, 2, 50);
   EXPECT_NEAR(report.time_split_ms.at("contended"), 50, 1e-6);
@@ -64,15 +64,15 @@ TEST(ContendedCoresTest, IsACauseOfItsOwn) {
             std::string::npos);
 }
 
-TEST(ContendedCoresTest, NothingElseIsProvenThen) {
+TEST(ContendedCoresTest, MakesOtherFindingsLessCertain) {
   const Finding quiet = *Find(Beside(2, 2, 0, "", true), "gc-pause");
   EXPECT_EQ(quiet.confidence, Confidence::kProven);
   const Finding busy = *Find(Beside(2, 2, 20, "", true), "gc-pause");
   EXPECT_EQ(busy.confidence, Confidence::kStrong);
 }
 
-// One of two cores looks idle, and ops could use it, if nobody else were there.
-TEST(ContendedCoresTest, OthersCoresAreNotPromisedToMoreThreads) {
+// One of two cores looks idle. Ops could use it only if no other program did.
+TEST(ContendedCoresTest, OffersMoreThreadsOnlyTheFreeCores) {
   const Finding quiet = *Find(Beside(1, 2, 0), "cores-idle");
   EXPECT_EQ(quiet.gain_kind, GainKind::kPredicted);
   EXPECT_EQ(quiet.confidence, Confidence::kProven);
@@ -81,7 +81,7 @@ TEST(ContendedCoresTest, OthersCoresAreNotPromisedToMoreThreads) {
   ASSERT_NE(busy, nullptr);
   EXPECT_EQ(busy->gain_kind, GainKind::kBound);
   EXPECT_EQ(busy->confidence, Confidence::kHint);
-  // Half of the 80 ms in ops, without the 20 that contended-cores bounds.
+  // Half of the 80 ms in ops, minus the 20 ms that contended-cores bounds.
   EXPECT_NEAR(busy->gain.expected_ms, 20, 1e-6);
   EXPECT_EQ(report.findings.front().id, "contended-cores");
   EXPECT_EQ(busy->settings,
@@ -89,7 +89,7 @@ TEST(ContendedCoresTest, OthersCoresAreNotPromisedToMoreThreads) {
   EXPECT_TRUE(report.plan.ids.empty());
 }
 
-TEST(ContendedCoresTest, MoreThreadsAreNoAdviceWhereWaitsExplainTheirGain) {
+TEST(ContendedCoresTest, AdvisesNoThreadsIfWaitsExplainTheGain) {
   const Report report = Beside(1, 2, 45);
   EXPECT_EQ(Find(report, "cores-idle"), nullptr);
   ASSERT_EQ(report.superseded.size(), 1u);
@@ -104,16 +104,17 @@ TEST(ContendedCoresTest, BeginsAtFivePerCentOfTheStep) {
   EXPECT_FALSE(report.time_split_ms.contains("contended"));
 }
 
-// The run's own threads are one more than its cores: they displace each other.
-TEST(ContendedCoresTest, OwnThreadsAreNoOtherProgram) {
+// The run has one thread more than it has cores, so its threads displace each
+// other.
+TEST(ContendedCoresTest, IgnoresTheRunsOwnThreads) {
   EXPECT_TRUE(
       IsClean(Beside(2, 2, 50, " loader_workers=1"), "contended-cores"));
   EXPECT_FALSE(
       IsClean(Beside(2, 3, 50, " loader_workers=1"), "contended-cores"));
 }
 
-TEST(ContendedCoresTest, WithoutTheNumberOfCoresNobodyCanTell) {
-  EXPECT_NE(WhyBlind(Beside(2, -1, 50), "contended-cores").find("cores"),
+TEST(ContendedCoresTest, NeedsTheNumberOfCores) {
+  EXPECT_NE(WhySkipped(Beside(2, -1, 50), "contended-cores").find("cores"),
             std::string::npos);
 }
 

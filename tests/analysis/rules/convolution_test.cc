@@ -63,10 +63,10 @@ TEST(CudnnBenchmarkTest, StaysSilentOnALinearModel) {
 }
 
 TEST(CudnnBenchmarkTest, CannotLookAtAFileWithoutSettings) {
-  EXPECT_NE(WhyBlind(With({.settings = ""}), "cudnn-benchmark-off"), "");
+  EXPECT_NE(WhySkipped(With({.settings = ""}), "cudnn-benchmark-off"), "");
 }
 
-// Steps of convolutions; those of `searched` launch `kernels` algorithms and
+// Steps of convolutions. Those in `searched` launch `kernels` algorithms and
 // time them.
 Report Searching(const std::vector<int>& searched, int kernels = 6,
                  bool times = true, const std::string& tried = kConv) {
@@ -112,8 +112,8 @@ TEST(ConvRetuningTest, ManyKernelsThatAreNotTimedAreNoSearch) {
   EXPECT_TRUE(IsClean(Searching({1, 3}, 6, false), "conv-retuning"));
 }
 
-// Some of them use no Tensor Cores; cuDNN will not choose these.
-TEST(ConvRetuningTest, WhatIsTriedIsNotWhatTheProgramRuns) {
+// Some tried algorithms use no Tensor Cores. cuDNN will not choose them.
+TEST(ConvRetuningTest, IgnoresAlgorithmsThatAreOnlyTried) {
   const auto blames = [](bool times) {
     const Report report =
         Searching({0, 1, 2, 3, 4}, 24, times,

@@ -6,7 +6,7 @@ namespace {
 
 constexpr int64_t kMiB = 1 << 20;
 
-// Five steps: an upload that holds the host while it runs, then a kernel.
+// Five steps, each with an upload that blocks the host, then a kernel.
 Report Uploading(double copy_us, int64_t bytes,
                  std::string_view source = "pageable", double kernel_us = 4000,
                  std::string_view device = "") {
@@ -71,7 +71,7 @@ TEST(H2dPageableTest, StaysSilentAboutPinnedMemory) {
 TEST(H2dPageableTest, StaysSilentAboutManySmallUploads) {
   GpuText run;
   for (int step = 0; step < 5; ++step) {
-    for (int i = 0; i < 45; ++i) {  // 7 kB in all
+    for (int i = 0; i < 45; ++i) {  // 7 kB in total
       run.Begin("op", "aten::copy_");
       run.Copy(2, "pageable", "device", 156);
       run.Synchronize();
@@ -96,11 +96,12 @@ TEST(H2dPageableTest, StaysSilentAboutAModelThatIsLoadedOnce) {
 
 TEST(H2dPageableTest, DoesNotCallUnknownMemoryPageable) {
   const Report report = Uploading(4000, 20'000'000, "host");
-  EXPECT_NE(WhyBlind(report, "h2d-pageable").find("pinned"), std::string::npos);
+  EXPECT_NE(WhySkipped(report, "h2d-pageable").find("pinned"),
+            std::string::npos);
 }
 
-// Five steps of 4 ms of kernels and 4 ms of host work, with an upload of a few
-// bytes between.
+// Five steps with 4 ms of kernels, an upload of a few bytes, and 4 ms of host
+// work.
 Report TinyUploads(bool blocking, bool queued) {
   GpuText run;
   for (int step = 0; step < 5; ++step) {
@@ -149,7 +150,7 @@ TEST(H2dBlockingTest, IgnoresTheQueueThatWarmUpLeftBehind) {
   EXPECT_TRUE(IsClean(run.Analyzed(), "h2d-blocking"));
 }
 
-// A GPU-bound loop whose next batch comes from pinned memory.
+// A GPU-bound loop that uploads its next batch from pinned memory.
 Report Prefetching(int stream, double copy_us, bool has_earlier = false) {
   GpuText run;
   if (has_earlier) {
@@ -179,7 +180,7 @@ TEST(H2dBlockingTest, FiresOnUploadsInLineWithTheKernels) {
   EXPECT_EQ(finding->examples.size(), 3u);
 }
 
-// The host ran ahead: what it issued before the recording runs in it.
+// The host ran ahead, so uploads issued before the recording run in it.
 TEST(H2dBlockingTest, DoesNotCountTheUploadOfAnEarlierStep) {
   const Report report = Prefetching(7, 1000, /*has_earlier=*/true);
   const Finding* finding = Find(report, "h2d-blocking");
@@ -199,12 +200,13 @@ TEST(H2dBlockingTest, StaysSilentBelowTheGate) {
 }
 
 TEST(H2dBlockingTest, CannotLookWithoutAGpu) {
-  EXPECT_EQ(WhyBlind(Analyze(TraceFromText("step 0..1000 thread=0 number=0\n")),
-                     "h2d-blocking"),
-            "no GPU was recorded");
+  EXPECT_EQ(
+      WhySkipped(Analyze(TraceFromText("step 0..1000 thread=0 number=0\n")),
+                 "h2d-blocking"),
+      "no GPU was recorded");
 }
 
-// Five steps that end with a download of 20 MB.
+// Five steps that each end with a download of 20 MB.
 Report Downloading(std::string_view memory, int64_t bytes = 20'000'000) {
   GpuText run;
   run.Line("device vendor=Nvidia compute_major=8 NVIDIA A100");
@@ -236,8 +238,106 @@ TEST(D2hPageableTest, StaysSilentAboutPinnedMemoryAndFewBytes) {
   EXPECT_TRUE(IsClean(Downloading("pageable", kMiB - 1), "d2h-pageable"));
 }
 
-// Five steps with an upload of 20 MB from pinned memory that takes so long, and
-// a kernel behind it, or beside it on another stream.
+struct OwnWork {
+  double us = 3'000;  // after each copy, outside ops
+  int copies = 1;     // per step, 20 MB in total
+  bool upload = false;
+  bool busy = false;  // another stream has work all the time
+  bool in_op = true;  // an op makes the copies
+  int thread = 0;     // that makes the copies
+};
+
+// Five steps that each compute, copy from or to pageable memory, and run own
+// code before the next op.
+Report Working(const OwnWork& work) {
+  GpuText run;
+  run.Line("device vendor=Nvidia compute_major=8 NVIDIA A100");
+  for (int step = 0; step < 5; ++step) {
+    run.Begin("op", "aten::mm");
+    run.Kernel(4000, "gemm");
+    if (work.busy) {
+      run.OnStream(9);
+      run.Kernel(8300 + work.us, "gemm");
+      run.OnStream(7);
+    }
+    run.End();
+    for (int i = 0; i < work.copies; ++i) {
+      run.OnThread(work.thread);
+      if (work.in_op) run.Begin("op", "aten::copy_");
+      run.BlockingCopy(4000. / work.copies, work.upload ? "pageable" : "device",
+                       work.upload ? "device" : "pageable",
+                       20'000'000 / work.copies);
+      if (work.in_op) run.End();
+      run.OnThread(0);
+      run.Pass(work.us);
+      run.Begin("op", "aten::add");
+      run.Kernel(10, "add");
+      run.End();
+    }
+    run.EndStep();
+  }
+  return run.Analyzed();
+}
+
+TEST(D2hPageableTest, OwnCodeRightAfterADownloadCountsIntoIt) {
+  const Report without = Working({.us = 0}), with = Working({});
+  const Finding* short_one = Find(without, "d2h-pageable");
+  const Finding* finding = Find(with, "d2h-pageable");
+  ASSERT_NE(short_one, nullptr);
+  ASSERT_NE(finding, nullptr);
+  EXPECT_EQ(short_one->confidence, Confidence::kHint);
+  EXPECT_EQ(finding->confidence, Confidence::kStrong);
+  EXPECT_NEAR(finding->gain.expected_ms, short_one->gain.expected_ms + 3, 0.02);
+  EXPECT_NE(finding->evidence.find("the GPU is idle for another 3.00 ms"),
+            std::string::npos)
+      << finding->evidence;
+  EXPECT_NE(finding->fix_python.find("logits.argmax(1).cpu()"),
+            std::string::npos);
+}
+
+// The own code takes longer than the download.
+TEST(D2hPageableTest, PythonBetweenOpsYieldsToOwnCodeOnADownload) {
+  const Report report = Working({.us = 9'000});
+  EXPECT_EQ(Find(report, "python-between-ops"), nullptr);
+  EXPECT_EQ(std::ranges::count(report.superseded,
+                               "python-between-ops (by d2h-pageable)"),
+            1);
+}
+
+// Eight pauses, because a single one of that length is too short to report.
+TEST(D2hPageableTest, PausesOfTheFrameworkAreNotOwnCode) {
+  const Report longer = Working({.us = 51, .copies = 8});
+  const Report report = Working({.us = 50, .copies = 8});
+  ASSERT_NE(Find(longer, "d2h-pageable"), nullptr);
+  ASSERT_NE(Find(report, "d2h-pageable"), nullptr);
+  EXPECT_EQ(Find(longer, "d2h-pageable")->confidence, Confidence::kStrong);
+  EXPECT_EQ(Find(report, "d2h-pageable")->confidence, Confidence::kHint);
+}
+
+TEST(D2hPageableTest, OwnCodeCountsOnlyWhereTheDownloadLeadsToIt) {
+  // The GPU is busy; the pause gains nothing; another thread downloads, whose
+  // pauses hold up nobody; or nothing shows who downloads.
+  for (const OwnWork& work : {OwnWork{.busy = true}, OwnWork{.us = 60},
+                              OwnWork{.thread = 1}, OwnWork{.in_op = false}}) {
+    const Report report = Working(work);
+    const Finding* finding = Find(report, "d2h-pageable");
+    ASSERT_NE(finding, nullptr) << work.us << work.busy << work.thread;
+    EXPECT_EQ(finding->confidence, Confidence::kHint)
+        << work.us << work.busy << work.thread;
+  }
+}
+
+// The host does not need an upload for what it runs next.
+TEST(H2dPageableTest, DoesNotCountOwnCodeAfterAnUpload) {
+  const Report report = Working({.upload = true});
+  const Finding* finding = Find(report, "h2d-pageable");
+  ASSERT_NE(finding, nullptr);
+  EXPECT_EQ(finding->evidence.find("Right after it"), std::string::npos)
+      << finding->evidence;
+}
+
+// Five steps with an upload of 20 MB from pinned memory in `copy_us`. A kernel
+// follows, or runs at the same time on another stream.
 Report OverTheBus(double copy_us, bool beside = false) {
   GpuText run;
   run.Line("device vendor=Nvidia compute_major=8 NVIDIA A100");
@@ -258,7 +358,8 @@ TEST(SlowBusTest, FiresBelowHalfOfTheUsualRate) {
   ASSERT_NE(finding, nullptr);
   EXPECT_EQ(finding->confidence, Confidence::kHint);
   EXPECT_NE(finding->evidence.find("20.0 MB in 4.00 ms, run at 5.00 GB/s; the "
-                                   "bus of such a device carries about 24.0"),
+                                   "bus of this device usually carries about "
+                                   "24.0"),
             std::string::npos)
       << finding->evidence;
   EXPECT_NEAR(finding->gain.expected_ms, 4 * (1 - 5.0 / 24), 0.01);

@@ -60,7 +60,7 @@ TEST(SyncDataLoadingTest, IgnoresBatchesThatComeFromMemory) {
   EXPECT_TRUE(Promises(Analyze(Simulate(loop).trace), "sync-data-loading"));
 }
 
-// Steps of 50 ms, and 20 ms of validation with a batch of its own.
+// Steps of 50 ms with 20 ms of validation, which loads its own batch.
 Report Validating(int load_ms, int open_ms) {
   GpuText run;
   run.Line("run usable_cores=4 training_thread=0");
@@ -119,9 +119,9 @@ TEST(SyncDataLoadingTest, IgnoresLoadingBelowOnePerCentOfTheStep) {
 
 TEST(SyncDataLoadingTest, CannotLookWithoutLoaderRanges) {
   const Report report = Analyze(Simulate({.ops = Ops(10, 1)}).trace);
-  EXPECT_NE(WhyBlind(report, "sync-data-loading").find("stepscope::Batches"),
+  EXPECT_NE(WhySkipped(report, "sync-data-loading").find("stepscope::Batches"),
             std::string::npos);
-  EXPECT_NE(WhyBlind(report, "loader-bound"), "");
+  EXPECT_NE(WhySkipped(report, "loader-bound"), "");
 }
 
 TEST(SyncDataLoadingTest, StaysSilentUnderABusyGpu) {
@@ -134,7 +134,7 @@ TEST(SyncDataLoadingTest, StaysSilentUnderABusyGpu) {
   EXPECT_FALSE(Promises(report, "sync-data-loading"));
 }
 
-// The launch of a kernel was lost, so replay does not speak.
+// One kernel lost its launch, so the replay gives no prediction.
 TEST(SyncDataLoadingTest, IsABoundOnAGpuRunWithoutReplay) {
   const Report report = Analyze(TraceFromText(R"(
     step 0..10000000 thread=0 number=0
@@ -147,13 +147,13 @@ TEST(SyncDataLoadingTest, IsABoundOnAGpuRunWithoutReplay) {
   ASSERT_NE(finding, nullptr);
   EXPECT_EQ(finding->gain_kind, GainKind::kBound);
   EXPECT_DOUBLE_EQ(finding->gain.expected_ms, 5);
-  // A bound has the severity of half its value.
+  // The severity of a bound counts half of its value.
   EXPECT_EQ(finding->severity, FindingSeverity::kCritical);
   EXPECT_NE(finding->fix_python.find("pin_memory=True"), std::string::npos);
 }
 
-// Three GPU steps that decode four samples and stack them on the thread
-// `loader`, upload the batch, and run the model for 4 ms.
+// Three GPU steps. Each decodes four samples and stacks them on the thread
+// `loader`, uploads the batch, and runs the model for 4 ms.
 Report Collating(int loader, double decode_us, std::string_view in_model = "") {
   GpuText run;
   for (int step = 0; step < 3; ++step) {
@@ -187,8 +187,8 @@ TEST(SyncDataLoadingTest, SeesBatchesMadeWithoutALoader) {
   EXPECT_NE(finding->fix_cpp.find("workers("), std::string::npos);
 }
 
-TEST(SyncDataLoadingTest, TakesSuchWorkOnAnotherThreadForAWorkers) {
-  EXPECT_NE(WhyBlind(Collating(1, 2000), "sync-data-loading"), "");
+TEST(SyncDataLoadingTest, LeavesBatchesOfAnotherThreadToTheWorkers) {
+  EXPECT_NE(WhySkipped(Collating(1, 2000), "sync-data-loading"), "");
 }
 
 TEST(SyncDataLoadingTest, DoesNotTakeTheModelsOwnStacksForBatches) {
@@ -220,8 +220,8 @@ TEST(SyncDataLoadingTest, IgnoresFastCollating) {
   EXPECT_TRUE(Promises(Collating(0, 300), "sync-data-loading"));
 }
 
-// Four steps of a CPU-only run that make 4 ms of noise before a product of
-// 8 ms. `node` makes the noise part of the graph; `first` runs before it.
+// Four steps of a CPU-only run: 4 ms of noise, then a product of 8 ms. If
+// `node`, the noise is part of the graph. `first` runs before the noise.
 Report Preparing(int64_t us, bool node = false, const std::string& first = "",
                  int64_t python_us = 0) {
   CpuText text;
@@ -244,7 +244,7 @@ Report Preparing(int64_t us, bool node = false, const std::string& first = "",
 TEST(SyncDataLoadingTest, SeesBatchesPreparedByOtherOps) {
   const Report report = Preparing(4'000);
   const Finding* finding = Find(report, "sync-data-loading");
-  ASSERT_NE(finding, nullptr) << WhyBlind(report, "sync-data-loading");
+  ASSERT_NE(finding, nullptr) << WhySkipped(report, "sync-data-loading");
   EXPECT_EQ(finding->confidence, Confidence::kHint);
   EXPECT_EQ(finding->gain_kind, GainKind::kBound);
   EXPECT_NEAR(finding->gain.expected_ms, 4.01, 0.01);
@@ -271,7 +271,8 @@ TEST(SyncDataLoadingTest, ChoosingSamplesInMemoryIsNoPreparation) {
   EXPECT_TRUE(Promises(with("aten::sin"), "sync-data-loading"));
 }
 
-// One worker makes a batch in 20 ms; more need cores that nobody knows of.
+// One worker makes a batch in 20 ms. More workers would need cores of which
+// nothing is known.
 TEST(SyncDataLoadingTest, OneWorkerHidesNoMoreThanTheRestOfTheStep) {
   const Report report = Preparing(20'000);
   const Finding* finding = Find(report, "sync-data-loading");
@@ -285,8 +286,8 @@ TEST(SyncDataLoadingTest, WhatTheModelComputesIsNoPreparation) {
       Promises(Preparing(4'000, false, "aten::mm"), "sync-data-loading"));
 }
 
-// Batches of 64 samples that an in-process loader makes of such ops, each after
-// so many us of code outside ops.
+// An in-process loader makes batches of 64 samples, each by `op` after
+// `code_us` outside ops.
 Report OneByOne(const std::string& op, int64_t code_us = 0) {
   CpuText text;
   for (int step = 0; step < 4; ++step) {
@@ -312,25 +313,26 @@ TEST(SyncDataLoadingTest, SamplesFromMemoryNeedNoWorker) {
   EXPECT_EQ(finding->confidence, Confidence::kStrong);
   EXPECT_NEAR(finding->gain.expected_ms, 3, 0.1);
   EXPECT_TRUE(
-      finding->fix_python.starts_with("take a whole batch by one index"))
+      finding->fix_python.starts_with("take a whole batch with one index"))
       << finding->fix_python;
   EXPECT_NE(finding->evidence.find("takes 64 samples one by one"),
             std::string::npos)
       << finding->evidence;
-  // The whole batch by one index: a worker would have to copy it as well.
+  // One index op copies the whole batch. A worker would have to copy it as
+  // well.
   const Report whole = Analyze(TraceFromText(
       "step 0..9000000 thread=0\nrange 0..3000000 thread=0 kind=loader "
       "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__\nop "
       "1000000..2900000 thread=0 aten::index\nop 3000000..9000000 thread=0 "
       "aten::mm\n"));
   EXPECT_EQ(Find(whole, "sync-data-loading")->severity, FindingSeverity::kLow);
-  // Something is computed for each.
+  // Each sample is computed.
   const Report computed = OneByOne("inputs=(float[999,8]) aten::mul");
   EXPECT_NE(Find(computed, "sync-data-loading")->fix_python.find("num_workers"),
             std::string::npos);
 }
 
-// torch.tensor() of a short list each; a file takes longer.
+// Each sample is a torch.tensor() of a short list. Reading a file takes longer.
 TEST(SyncDataLoadingTest, SamplesFromNumbersNeedNoWorker) {
   const std::string convert = "inputs=(float[8]) aten::lift_fresh";
   const Report report = OneByOne(convert, 10);
@@ -347,7 +349,7 @@ TEST(SyncDataLoadingTest, SamplesFromNumbersNeedNoWorker) {
             std::string::npos);
 }
 
-// Steps of 10 ms; the lines are ops of 2 ms.
+// Steps of 10 ms. Each line is an op of 2 ms.
 Report Drawing(const std::vector<std::string>& lines) {
   CpuText text;
   for (int step = 0; step < 4; ++step) {
@@ -367,18 +369,18 @@ std::string Draw(const std::string& weights, const std::string& drawn) {
          "\",Scalar=\"True\") aten::multinomial";
 }
 
-TEST(WeightedDrawTest, AFewOfManySamples) {
+TEST(WeightedDrawTest, FindsADrawOfAFewFromManySamples) {
   const Report report = Drawing({Draw("200000", "64")});
   const Finding* finding = Find(report, "weighted-draw");
   ASSERT_NE(finding, nullptr);
   EXPECT_NEAR(finding->gain.expected_ms, 2, 0.1);
   EXPECT_NE(finding->fix_python.find("WeightedRandomSampler"),
             std::string::npos);
-  // Weights to draw by need double precision.
+  // Drawing by weight needs weights in double precision.
   EXPECT_TRUE(IsClean(report, "fp64-compute"));
 }
 
-TEST(WeightedDrawTest, WeightsThatEachStepMakes) {
+TEST(WeightedDrawTest, IgnoresWeightsComputedInEachStep) {
   const Report report =
       Drawing({"inputs=(double[200000],Scalar=\"0.6\") aten::pow",
                Draw("200000", "64")});
@@ -388,12 +390,12 @@ TEST(WeightedDrawTest, WeightsThatEachStepMakes) {
   EXPECT_NE(finding->fix_python.find("sum tree"), std::string::npos);
 }
 
-TEST(WeightedDrawTest, AnEpochOrTheActionsOfAPolicy) {
+TEST(WeightedDrawTest, IgnoresAnEpochAndThePoliciesActions) {
   EXPECT_TRUE(IsClean(Drawing({Draw("200000", "2001")}), "weighted-draw"));
   EXPECT_TRUE(IsClean(Drawing({Draw("64,4096", "1")}), "weighted-draw"));
 }
 
-TEST(WeightedDrawTest, OneRowOfWeightsForEachSample) {
+TEST(WeightedDrawTest, IgnoresOneRowOfWeightsPerSample) {
   const Report report =
       Drawing({"inputs=(float[20000],ScalarList=\"[256, -1]\") aten::expand",
                Draw("256,20000", "4")});
@@ -406,7 +408,7 @@ TEST(WeightedDrawTest, OneRowOfWeightsForEachSample) {
             std::string::npos);
 }
 
-TEST(WeightedDrawTest, WordsOfAModelOfLanguage) {
+TEST(WeightedDrawTest, IgnoresTheTokensOfALanguageModel) {
   EXPECT_TRUE(
       IsClean(Drawing({"inputs=(float[20000],Scalar=\"-1\") aten::softmax",
                        Draw("20000", "1")}),

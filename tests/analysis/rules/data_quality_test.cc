@@ -67,7 +67,7 @@ TEST(CaptureIncompleteTest, LaunchesWithoutGpuWorkAreAnError) {
   EXPECT_EQ(Find(report, "capture-incomplete")->status, FindingStatus::kError);
 }
 
-// 200 kernels, of which those in [first, first + count) have no launch.
+// 200 kernels; those in [first, first + count) have no launch.
 Report WithoutLaunches(int first, int count) {
   std::string text = "step 0..10000000 thread=0\n";
   for (int i = 0; i < 200; ++i) {
@@ -92,10 +92,10 @@ TEST(CaptureIncompleteTest, WorkFromBeforeTheRecordingIsNotMissing) {
   EXPECT_TRUE(IsClean(WithoutLaunches(0, 50), "capture-incomplete"));
 }
 
-// Ops that are short enough for recording them to show.
+// Ops so short that the cost of recording them is visible.
 const Loop kDense{.batch_ms = 1, .ops = Ops(3000, 0.01)};
 
-// Recorded steps are slower than the wait steps by `share`.
+// Recorded steps take longer than the unrecorded wait steps by `share`.
 Report SlowerBy(const Loop& loop, double share) {
   const auto wait =
       static_cast<int64_t>(Simulate(loop).mean_step_ms * 1e6 / (1 + share));
@@ -113,8 +113,8 @@ TEST(ObserverEffectTest, WarnsWhenRecordedStepsAreSlower) {
   EXPECT_EQ(Find(failed, "observer-effect")->status, FindingStatus::kError);
 }
 
-// Recorded steps are slower than the wait steps by a fifth; for `frac` of each,
-// others had the core.
+// Recorded steps take a fifth longer than the wait steps. For the fraction
+// `frac` of each, the thread had no core.
 Report SlowerWithDelay(double frac) {
   const LoopRun run = Simulate(kDense);
   const auto wait = static_cast<int64_t>(run.mean_step_ms * 1e6 / 1.2);
@@ -137,7 +137,8 @@ TEST(ObserverEffectTest, TimeWithoutACoreIsNoEffectOfRecording) {
   ASSERT_NE(Find(warned, "observer-effect"), nullptr);
   EXPECT_EQ(Find(warned, "observer-effect")->status, FindingStatus::kWarning);
   EXPECT_NE(Find(warned, "observer-effect")
-                ->evidence.find("of that, other threads had its core"),
+                ->evidence.find("of that, other threads occupied the training "
+                                "thread's core"),
             std::string::npos);
   EXPECT_TRUE(IsClean(SlowerWithDelay(0.2), "observer-effect"));
 }
@@ -176,21 +177,21 @@ TEST(ObserverEffectTest, OneSlowWaitStepHidesNothing) {
   EXPECT_FALSE(
       IsClean(Analyze(With(kDense, {}, {usual, usual, 3 * usual, usual})),
               "observer-effect"));
-  // Of three, two may be chance.
+  // Two of three steps may agree by chance.
   EXPECT_TRUE(IsClean(Analyze(With(kDense, {}, {usual, usual, 3 * usual})),
                       "observer-effect"));
 }
 
 TEST(ObserverEffectTest, DoesNotTakeNoiseForAnEffect) {
   const auto step = static_cast<int64_t>(Simulate(kDense).mean_step_ms * 1e6);
-  // The wait steps themselves differ by 20 %.
+  // The wait steps themselves vary by 20 %.
   EXPECT_TRUE(IsClean(
       Analyze(With(kDense, {}, {step * 9 / 10, step * 11 / 10, step * 8 / 10})),
       "observer-effect"));
 }
 
-// Four steps of 1 ms whose kernels take `kernel_us`; before, the host alone
-// needed half as long.
+// Four steps of 1 ms with kernels of `kernel_us`. Before the recording, the
+// host needed half as long.
 Report AfterHostSteps(int64_t kernel_us) {
   std::string text;
   for (int64_t i = 0; i < 4; ++i) {
@@ -228,8 +229,7 @@ TEST(ObserverEffectTest, OverheadRecordsTellInAFile) {
             Confidence::kHint);
 }
 
-// A step of 10 ms that waits 8 ms for its batch and then makes `ops` ops in 2
-// ms.
+// A step of 10 ms: 8 ms of waiting for a batch, then `ops` ops in 2 ms.
 Report Dense(int ops) {
   std::string text =
       "step 0..10000000 thread=0\n"
@@ -249,9 +249,10 @@ TEST(ObserverEffectTest, CountsEventsAgainstTheTimeTheHostWorked) {
   EXPECT_TRUE(IsClean(Dense(480), "observer-effect"));
 }
 
-// A recording of torch.profiler on a GPU, without step marks: 200 ops that call
-// two others, which take `leaf_ns` and launch a kernel of `kernel_ns` each.
-// Recording an op costs four times the 210 ns between the two.
+// A torch.profiler recording on a GPU without step marks: 200 ops, each of
+// which calls two inner ops. An inner op takes `leaf_ns` and launches a kernel
+// of `kernel_ns`. Recording an op costs four times the 210 ns between the inner
+// ops.
 Report OfTorchProfiler(int64_t leaf_ns, int64_t kernel_ns) {
   std::string text = "run producer=torch.profiler\n";
   int64_t now = 1, free = 1, id = 0;
@@ -291,8 +292,8 @@ TEST(ObserverEffectTest, EstimatesForHowLongAGpuWaits) {
                       "refer to that time\n"),
             std::string::npos)
       << ToText(report, {});
-  // A tenth of the step is the threshold: three ops and two calls take 4.2 us,
-  // of 45.5 us and of 47.9 us.
+  // The threshold is a tenth of the step: three ops and two calls cost 4.2 us,
+  // compared with 45.5 us and 47.9 us.
   EXPECT_FALSE(IsClean(OfTorchProfiler(20'400, 500), "observer-effect"));
   EXPECT_TRUE(IsClean(OfTorchProfiler(21'600, 500), "observer-effect"));
 }

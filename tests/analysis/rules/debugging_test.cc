@@ -14,7 +14,7 @@ struct Run {
   std::string settings = "";
   bool on_loss_only = false;
 };
-// Steps of 20 backward nodes, each followed by anomaly mode's questions.
+// Steps of 20 backward nodes. After each node come the checks of anomaly mode.
 Report Anomaly(const Run& run) {
   ComputeText text;
   if (!run.settings.empty()) text.Line(run.settings);
@@ -49,17 +49,17 @@ TEST(DebugApiTest, FindsAnomalyMode) {
   EXPECT_GT(finding->gain.expected_ms, 0.3);
 }
 
-TEST(DebugApiTest, ASingleDebuggingStepIsNotMeant) {
+TEST(DebugApiTest, IgnoresASingleDebuggingStep) {
   EXPECT_TRUE(IsClean(Anomaly({.checked_steps = 1}), "debug-api-on"));
   EXPECT_TRUE(IsClean(Anomaly({.checked_steps = 8}), "debug-api-on"));
   EXPECT_FALSE(IsClean(Anomaly({.checked_steps = 9}), "debug-api-on"));
 }
 
-TEST(DebugApiTest, ACheckOfTheLossIsTheUsersOwn) {
+TEST(DebugApiTest, IgnoresACheckOfTheLoss) {
   EXPECT_TRUE(IsClean(Anomaly({.on_loss_only = true}), "debug-api-on"));
 }
 
-TEST(DebugApiTest, BelievesTheSettings) {
+TEST(DebugApiTest, TrustsTheSettings) {
   EXPECT_TRUE(IsClean(Anomaly({.settings = "settings 1 step=0 anomaly_mode=0"}),
                       "debug-api-on"));
   EXPECT_FALSE(
@@ -68,7 +68,7 @@ TEST(DebugApiTest, BelievesTheSettings) {
               "debug-api-on"));
 }
 
-// `blocking` of 100 launches per step return after their kernels.
+// Steps with 100 launches; `blocking` of them return only after their kernel.
 Report Blocking(int blocking, double us = 20) {
   ComputeText text;
   for (int i = 0; i < 3; ++i) {
@@ -93,13 +93,13 @@ TEST(DebugApiTest, FindsBlockingLaunches) {
   EXPECT_NE(finding->fix_cpp.find("CUDA_LAUNCH_BLOCKING"), std::string::npos);
 }
 
-TEST(DebugApiTest, NearlyAllLaunchesMustBlock) {
+TEST(DebugApiTest, NeedsNearlyAllLaunchesToBlock) {
   EXPECT_TRUE(IsClean(Blocking(89), "debug-api-on"));
   EXPECT_FALSE(IsClean(Blocking(90), "debug-api-on"));
   EXPECT_TRUE(IsClean(Blocking(0), "debug-api-on"));
 }
 
-TEST(DebugApiTest, KernelsThatEndDuringAnyCallProveNothing) {
+TEST(DebugApiTest, IgnoresKernelsThatEndDuringOtherCalls) {
   EXPECT_TRUE(IsClean(Blocking(100, 9), "debug-api-on"));
 }
 
@@ -122,7 +122,7 @@ Report OnCpu(const std::string& settings) {
   CpuText text(settings);
   for (int i = 0; i < 3; ++i) {
     for (int k = 0; k < 50; ++k) {
-      // Forward: a node that keeps a stack trace of 400 us.
+      // Forward: a node that keeps a stack trace, which takes 400 us.
       text.Nested("sequence=" + std::to_string(50 * i + k) + " aten::relu", 500,
                   "aten::clamp_min", k == 0 ? 200 : 100);
     }
@@ -142,18 +142,20 @@ TEST(DebugApiTest, PredictsAnomalyModeOnACpuAndSilencesLaunchBound) {
   const Finding* finding = Find(report, "debug-api-on");
   ASSERT_NE(finding, nullptr);
   EXPECT_EQ(finding->gain_kind, GainKind::kPredicted);
-  // 50 times 380 us of framework code, and 50 us of searching.
+  // 50 times 380 us of framework code, plus 50 us of checks.
   EXPECT_NEAR(finding->gain.expected_ms, 50 * (0.38 + 0.05), 0.6);
   EXPECT_EQ(Find(report, "launch-bound"), nullptr);
 }
 
-// Where only the checks tell, all but what ops compute may be stack traces.
-TEST(DebugApiTest, BoundsAnomalyModeThatNoSettingTells) {
+// If only the checks show anomaly mode, all time except the ops' own work may
+// be stack traces.
+TEST(DebugApiTest, BoundsAnomalyModeWithoutRecordedSettings) {
   const Report report = OnCpu("");
   const Finding* finding = Find(report, "debug-api-on");
   ASSERT_NE(finding, nullptr);
   EXPECT_EQ(finding->gain_kind, GainKind::kBound);
-  // Of steps of 28 ms, 50 times clamp_min remain, at the pace of most.
+  // Steps take 28 ms, of which 50 ops remain at the usual pace of clamp_min,
+  // 0.1 ms.
   EXPECT_NEAR(finding->gain.expected_ms, 28 - 50 * 0.1, 0.1);
   EXPECT_NE(finding->evidence.find("The checks take 2.50 ms"),
             std::string::npos)
@@ -162,8 +164,8 @@ TEST(DebugApiTest, BoundsAnomalyModeThatNoSettingTells) {
   EXPECT_EQ(Find(report, "launch-bound"), nullptr);
 }
 
-// An op that computes by itself keeps its node's stack trace in its own time:
-// what it computes takes no longer than what its node does.
+// An op that computes by itself includes its stack trace in its own time. The
+// rule assumes that it computes for no longer than its node.
 TEST(DebugApiTest, PredictsTheStackTracesOfOpsThatCompute) {
   const auto with = [](const char* anomaly_mode) {
     CpuText text(std::string("settings 1 step=0 anomaly_mode=") + anomaly_mode +
@@ -193,9 +195,9 @@ TEST(DebugApiTest, PredictsTheStackTracesOfOpsThatCompute) {
   EXPECT_TRUE(IsClean(with("0"), "debug-api-on"));
 }
 
-// A stack trace takes about what a view takes in which one is kept; an op that
-// takes much longer computes, however short its node is.
-TEST(DebugApiTest, WhatViewsTakeBoundsTheStackTraces) {
+// Views compute nothing, so a view shows the time of a stack trace. The rest of
+// a much longer op is work, however short its node is.
+TEST(DebugApiTest, BoundsTheStackTracesByTheTimeOfViews) {
   CpuText text("settings 1 step=0 anomaly_mode=1\n");
   int64_t sequence = 0;
   for (int i = 0; i < 3; ++i) {
@@ -218,8 +220,8 @@ TEST(DebugApiTest, WhatViewsTakeBoundsTheStackTraces) {
   EXPECT_LT(finding->gain.expected_ms, 10);  // not 50
 }
 
-// Nodes of a validation pass keep theirs, too; what that takes is told by the
-// nodes of the same ops that have a backward pass.
+// Nodes of a validation pass also keep stack traces. Nodes of the same ops with
+// a backward pass show how long that takes.
 TEST(DebugApiTest, PredictsTheStackTracesOfNodesThatNoBackwardPassVisits) {
   CpuText text("settings 1 step=0 anomaly_mode=1\n");
   int64_t sequence = 0;
@@ -246,7 +248,7 @@ TEST(DebugApiTest, PredictsTheStackTracesOfNodesThatNoBackwardPassVisits) {
   const Finding* finding = Find(report, "debug-api-on");
   ASSERT_NE(finding, nullptr);
   EXPECT_NEAR(finding->gain.expected_ms, 2 * 10 * (5 - 1.5), 2);
-  // Without gradients in validation, those of its nodes are gone.
+  // If validation ran without gradients, its nodes would have no stack traces.
   const Finding* validation = Find(report, "grad-in-validation");
   ASSERT_NE(validation, nullptr);
   EXPECT_NEAR(validation->gain.expected_ms, 10 * (5 - 1.5), 2);

@@ -13,7 +13,7 @@ struct Run {
   std::string inputs = "";
   std::string fields = "grid=1000,1,1 block=128,1,1";
   std::string name = kAdd;
-  int interrupt = -1;  // a matrix product after this one
+  int interrupt = -1;  // index of a kernel followed by a product
   double us = 100;
 };
 Report With(const Run& run) {
@@ -40,8 +40,8 @@ TEST(UnfusedPointwiseTest, FiresOnAChainAndSavesAtMostTwoThirds) {
 }
 
 TEST(UnfusedPointwiseTest, CountsWhatAFusedKernelMustMove) {
-  // Four additions of two tensors of 10 M floats: 5 tensors in, 1 out; 252 MB
-  // at 80 % of 2039 GB/s take 0.147 ms of 1.2.
+  // Four additions of two tensors of 10 M floats: a fused kernel reads 5
+  // tensors and writes 1. 252 MB at 80 % of 2039 GB/s take 0.147 of 1.2 ms.
   const Report report =
       With({.inputs = "(float[1024,10240],float[1024,10240])", .us = 300});
   const Finding* finding = Find(report, "unfused-pointwise");
@@ -50,21 +50,22 @@ TEST(UnfusedPointwiseTest, CountsWhatAFusedKernelMustMove) {
   EXPECT_NE(finding->assumption.find("A100"), std::string::npos);
 }
 
-TEST(UnfusedPointwiseTest, TwoInARowAreNoChain) {
+TEST(UnfusedPointwiseTest, NeedsMoreThanTwoInARow) {
   EXPECT_TRUE(IsClean(With({.length = 2}), "unfused-pointwise"));
   EXPECT_FALSE(IsClean(With({.length = 3}), "unfused-pointwise"));
 }
 
-// A gated activation, where sizes tell what a fused kernel saves: two of the
-// five tensors that are moved.
-TEST(UnfusedPointwiseTest, TwoAreAChainWhereSizesAreKnown) {
+// A gated activation. The sizes show that a fused kernel saves two of the five
+// tensors moved.
+TEST(UnfusedPointwiseTest, AcceptsTwoIfSizesAreKnown) {
   const Report report = With({.length = 2,
                               .inputs = "(float[1024,10240],float[1024,10240])",
                               .us = 130});
   EXPECT_NE(Find(report, "unfused-pointwise"), nullptr);
 }
 
-// Root mean square normalisation: one pass over the rows, and back to them.
+// Root mean square normalisation: a reduction over the rows, then ops on the
+// rows.
 TEST(UnfusedPointwiseTest, AReductionOverRowsIsPartOfTheChain) {
   const std::string reduce =
       "void at::native::reduce_kernel<512, 1, MeanOps<float> >()";
@@ -87,7 +88,7 @@ TEST(UnfusedPointwiseTest, AReductionOverRowsIsPartOfTheChain) {
   const Finding* finding = Find(report, "unfused-pointwise");
   ASSERT_NE(finding, nullptr);
   EXPECT_EQ(finding->where, "pow > mean > rsqrt > mul");
-  // Another tensor, which is no result of rows.
+  // The other operand is not a result of the reduction.
   EXPECT_NE(Find(norm("8192,512"), "unfused-pointwise"), nullptr);
   EXPECT_EQ(Find(norm("8192,512"), "unfused-pointwise")->where, "pow > mean");
 }
@@ -110,7 +111,7 @@ TEST(UnfusedPointwiseTest, StaysSilentWhereSizesAreNotKnown) {
 }
 
 TEST(UnfusedPointwiseTest, StaysSilentBelowTheGate) {
-  // Four kernels of 30 us save 79 us; a tenth of a millisecond is the least.
+  // Four kernels of 30 us save 79 us, but a finding needs 0.1 ms.
   EXPECT_TRUE(IsClean(With({.us = 30}), "unfused-pointwise"));
   EXPECT_FALSE(IsClean(With({.us = 45}), "unfused-pointwise"));
 }

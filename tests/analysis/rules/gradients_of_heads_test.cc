@@ -1,4 +1,5 @@
-// Heads that are trained on a frozen network, whose gradients are made anyway.
+// Tests unread-gradients for heads trained on a frozen network whose gradients
+// are computed anyway.
 #include <string>
 #include <vector>
 
@@ -11,16 +12,16 @@ namespace {
 constexpr char kRule[] = "unread-gradients";
 
 struct Network {
-  // Inputs of the layers of 32 outputs, the head last.
+  // Inputs of the layers, which have 32 outputs each. The head is the last.
   std::vector<std::string> widths = {"8", "16", "32"};
-  std::string updated = "float[32,32],float[32]";  // by the optimizer
-  std::string read = "";  // by `reader`, between backward and the update
+  std::string updated = "float[32,32],float[32]";  // what the optimizer updates
+  std::string read = "";  // what `reader` reads between backward and update
   std::string reader = "aten::stack";
 };
 
-// Steps of linear layers with biases, all of size 32. The backward node of a
-// layer takes 4 ms, of which 1 ms makes the gradient of the weight and 1.5 ms
-// that of the input; each parameter's takes 20 us.
+// Steps of linear layers with biases, all with 32 outputs. A layer's backward
+// node takes 4 ms, of which 1 ms computes the weight's gradient and 1.5 ms the
+// input's. The node of each parameter takes 20 us.
 Report Trained(const Network& network) {
   CpuText text;
   const int layers = static_cast<int>(network.widths.size());
@@ -62,7 +63,7 @@ Report Trained(const Network& network) {
   return text.Analyzed();
 }
 
-// "4 parameters", or "" where nothing is found.
+// Returns for example "4 parameters", or "" without a finding.
 std::string Unread(const Network& network) {
   const Report report = Trained(network);
   const Finding* finding = Find(report, kRule);
@@ -73,14 +74,15 @@ std::string Unread(const Network& network) {
   return finding->evidence.substr(begin.size(), end - begin.size());
 }
 
-TEST(GradientsOfHeadsTest, TheWholeNetworkCountsThoughItsBiasesAreOfOneSize) {
+TEST(GradientsOfHeadsTest, CountsTheNetworkAlthoughAllBiasesHaveOneSize) {
   const Report report = Trained({});
   const Finding* finding = Find(report, kRule);
   ASSERT_NE(finding, nullptr);
   EXPECT_NE(finding->evidence.find("4 parameters that no optimizer updates"),
             std::string::npos)
       << finding->evidence;
-  // Two layers, and what makes the gradient that the second begins with.
+  // Saves two layers, and the input gradient with which the second one's
+  // backward starts.
   EXPECT_NEAR(finding->gain.expected_ms, 2 * (4 + 2 * 0.02) + 1.5, 0.001);
   EXPECT_NE(finding->fix_python.find("in front of the first trained one"),
             std::string::npos);
@@ -88,38 +90,39 @@ TEST(GradientsOfHeadsTest, TheWholeNetworkCountsThoughItsBiasesAreOfOneSize) {
 
 constexpr char kAll[] = "float[32,8],float[32,16],float[32,32],float[32]";
 
-TEST(GradientsOfHeadsTest, WhatAnOpReadsMayBeTheNetworks) {
-  // The weights are still of sizes of their own.
+TEST(GradientsOfHeadsTest, ExcludesSizesThatAnOpReads) {
+  // The weights still have unique sizes.
   EXPECT_EQ(Unread({.read = "float[32]"}), "2 parameters");
   EXPECT_EQ(Unread({.read = "float[32,32],float[32]"}), "2 parameters");
   EXPECT_EQ(Unread({.read = "float[4,4]"}), "4 parameters");
   EXPECT_EQ(Unread({.read = kAll}), "");
 }
 
-// clip_grad_norm_() of all gradients, the frozen ones included.
+// clip_grad_norm_() takes all gradients, including the frozen ones.
 TEST(GradientsOfHeadsTest, ClippingReadsAllGradients) {
   EXPECT_EQ(Unread({.read = "TensorList(" + std::string(kAll) + ")",
                     .reader = "aten::_foreach_norm"}),
             "");
 }
 
-TEST(GradientsOfHeadsTest, WhatTheOptimizerUpdatesHasToComeFirst) {
-  // A layer in the middle is trained.
+TEST(GradientsOfHeadsTest, CountsOnlyWhatRunsBehindTheTrainedLayersInBackward) {
+  // Only a layer in the middle is trained.
   EXPECT_EQ(Unread({.widths = {"8", "32", "16"}}), "2 parameters");
-  // The head, and one behind a frozen layer.
+  // The head and the layer after a frozen one are trained.
   EXPECT_EQ(Unread({.updated = "float[32,32],float[32],float[32,8]"}),
             "1 parameter");
   // The head has two layers.
   EXPECT_EQ(
       Unread({.updated = "float[32,32],float[32],float[32,16],float[32]"}),
       "2 parameters");
-  // Its bias is not trained: which of the three is, sizes do not tell.
+  // The bias of the head's first layer is frozen. Sizes do not show which of
+  // the three biases is trained.
   EXPECT_EQ(Unread({.updated = "float[32,32],float[32,16],float[32]"}),
             "1 parameter");
 }
 
-// Nothing shows that the first layer is not what is trained.
-TEST(GradientsOfHeadsTest, BehindTheHeadSomeSizeHasToBeUnread) {
+// Nothing shows that the first layer is not the trained one.
+TEST(GradientsOfHeadsTest, NeedsAnUnreadSize) {
   EXPECT_EQ(Unread({.widths = {"32", "32"}}), "");
   EXPECT_EQ(Unread({.widths = {"32", "32", "32"}}), "");
 }

@@ -5,8 +5,9 @@
 namespace stepscope::gradients_test {
 namespace {
 
-// A step of `parameters` parameters: zeroing if `zero`, then `passes` backward
-// passes whose AccumulateGrad nodes add if `add`.
+// A step with `parameters` parameters: zeroing if `zero`, then `passes`
+// backward passes. Their AccumulateGrad nodes add to existing gradients if
+// `add`.
 Report Training(bool zero, bool add, int passes = 1, bool named = true) {
   std::string text;
   int64_t now = 0;
@@ -68,13 +69,13 @@ TEST(ZeroGradTest, SeesLibTorchWhereNoRangeNamesTheZeroing) {
   EXPECT_TRUE(Promises(Training(true, true, 1, false), "zero-grad-kernels"));
 }
 
-TEST(ZeroGradTest, AZeroedBufferThatIsNoGradientIsNotMeant) {
+TEST(ZeroGradTest, IgnoresAZeroedBufferThatIsNoGradient) {
   EXPECT_TRUE(IsClean(Training(true, false, 1, false), "zero-grad-kernels"));
 }
 
-// Python's ranges say which zeroing is meant; record_function() zeroes a tensor
-// of its own.
-TEST(ZeroGradTest, WhatTheRangesDoNotHoldIsNotMeant) {
+// Python's ranges show which zeroing to count. A record_function() block zeroes
+// a tensor of its own.
+TEST(ZeroGradTest, IgnoresZeroingOutsideTheRanges) {
   CpuText text;
   for (int i = 0; i < 3; ++i) {
     text.Begin();
@@ -89,7 +90,8 @@ TEST(ZeroGradTest, WhatTheRangesDoNotHoldIsNotMeant) {
   EXPECT_TRUE(IsClean(text.Analyzed(), "zero-grad-kernels"));
 }
 
-// Gradients of which the sum frees 9 MB: the node takes `own_us` by itself.
+// Returns the gain when each sum frees gradients of 9 MB. The node takes
+// `own_us` by itself.
 double WonMs(int64_t own_us) {
   CpuText text;
   for (int i = 0; i < 3; ++i) {
@@ -108,12 +110,14 @@ double WonMs(int64_t own_us) {
   return finding == nullptr ? -1 : finding->gain.expected_ms;
 }
 
-TEST(ZeroGradTest, CountsPagesThatAreGivenBackAndHadAgain) {
+TEST(ZeroGradTest, CountsPagesThatAreReleasedAndFaultedAgain) {
   const double plain = WonMs(5);
   EXPECT_NEAR(plain, 4 * 1.3, 0.05);
-  // Four times 0.5 ms to give back, four times as much to have them again.
+  // 4 x 0.5 ms to release the pages, and four times as long to fault them in
+  // again.
   EXPECT_NEAR(WonMs(505), plain + 4 * 0.5 * 5, 0.1);
-  // Faults cannot be more than half of what made the gradient.
+  // Page faults are assumed to take at most half of the op that made the
+  // gradient.
   EXPECT_NEAR(WonMs(5005), plain + 4 * (5 + 10), 0.1);
 }
 
@@ -123,24 +127,24 @@ constexpr char kUnread[] = "unread-gradients";
 constexpr char kFrozen[] = "float[64,32]", kTrained[] = "float[16,32]";
 
 struct Distilling {
-  bool frozen_first = true;  // in the forward pass
-  bool through = true;       // else behind, the frozen layer's input needs none
-  bool adds = false;         // backward adds to the frozen gradients
+  bool frozen_first = true;  // the forward pass runs the frozen layer first
+  bool through = true;       // else the frozen layer's input needs no gradient
+  bool adds = false;         // backward adds to existing frozen gradients
   std::string frozen = kFrozen;
-  std::string updated = kTrained;  // by the optimizer's first op
-  std::string second = "";         // and by one in every second step
+  std::string updated = kTrained;  // what the optimizer's first op updates
+  std::string second = "";  // what another op updates in every second step
   std::string second_op = "aten::add_";
-  std::string reader = "";  // an op that takes the frozen gradients
+  std::string reader = "";  // an op that reads the frozen gradients
   std::string hook = "";    // an op inside their AccumulateGrad
-  std::string head = "";    // of the recording
+  std::string head = "";    // first lines of the recording
   bool sizes = true;
-  bool nested = false;  // the frozen node lies in another one
+  bool nested = false;  // the frozen node runs inside another one
   int passes = 1;
   int steps = 6;
 };
 
-// Steps of a frozen and a trained layer. Their backward nodes take 4 and 2 ms;
-// of the frozen one's, 1 ms is the product that makes the gradient of the
+// Steps of a frozen and a trained layer. Their backward nodes take 4 and 2 ms.
+// In the frozen layer's node, 1 ms is the product for the gradient of its
 // weight.
 Report Distilled(const Distilling& o) {
   CpuText text(o.head);
@@ -175,8 +179,8 @@ Report Distilled(const Distilling& o) {
     }
     const std::string kept = in(weight) + "torch::autograd::AccumulateGrad";
     if (inner.empty()) {
-      // Kineto gives the node no number, so that only the range around it shows
-      // that it is of backward.
+      // Kineto gives this node no sequence number, so that only the range
+      // around it shows that it belongs to backward.
       text.Nested(
           "kind=backward autograd::engine::evaluate_function: "
           "torch::autograd::AccumulateGrad",
@@ -241,9 +245,9 @@ TEST(UnreadGradientsTest, SaysThatGradientsAddUp) {
   EXPECT_NE(finding->evidence.find("never set to None"), std::string::npos);
 }
 
-// The trained layer may get its gradient through the frozen one, as with the
-// features of a network that judges pictures.
-TEST(UnreadGradientsTest, InFrontOfAFrozenLayerOnlyItsWeightsCount) {
+// The trained layer may get its gradient through the frozen layer, for example
+// through the features of a perceptual loss.
+TEST(UnreadGradientsTest, CountsOnlyTheWeightsOfALaterFrozenLayer) {
   const Report report = Distilled({.frozen_first = false});
   const Finding* finding = Find(report, kUnread);
   ASSERT_NE(finding, nullptr);
@@ -252,35 +256,35 @@ TEST(UnreadGradientsTest, InFrontOfAFrozenLayerOnlyItsWeightsCount) {
             std::string::npos);
 }
 
-// Nor does anything get one through a layer that makes no gradient of its
-// input, as the features of a picture to compare with.
-TEST(UnreadGradientsTest, ADeadEndCountsWhereverItRuns) {
+// A frozen layer without a gradient of its input passes nothing on, for example
+// one that computes the features of a target image.
+TEST(UnreadGradientsTest, CountsALayerThatPassesNoGradientOn) {
   const Report report = Distilled({.frozen_first = false, .through = false});
   const Finding* finding = Find(report, kUnread);
   ASSERT_NE(finding, nullptr);
   EXPECT_NEAR(finding->gain.expected_ms, 4.02, 0.001);
-  EXPECT_NE(finding->assumption.find("at best: no gradient goes through"),
+  EXPECT_NE(finding->assumption.find("at best: gradients pass through"),
             std::string::npos);
 }
 
-TEST(UnreadGradientsTest, AnUpdateOfAnyOptimizerReadsThem) {
+TEST(UnreadGradientsTest, TreatsTheUpdateOfAnyOptimizerAsARead) {
   EXPECT_TRUE(IsClean(Distilled({.updated = "TensorList(float[64,32],"
                                             "float[16,32])"}),
                       kUnread));
-  // Optimizers that take turns, as those of a GAN.
+  // Optimizers take turns, for example in a GAN.
   EXPECT_TRUE(IsClean(Distilled({.second = kFrozen}), kUnread));
 }
 
-TEST(UnreadGradientsTest, OfASizeTheRestIsUnread) {
+TEST(UnreadGradientsTest, CountsTheRestOfParametersOfOneSize) {
   EXPECT_TRUE(Promises(Distilled({.adds = true, .frozen = kTrained}), kUnread));
-  // Which of the two is updated is not known, or two are.
+  // The sizes do not show which of the two is updated, or both are.
   EXPECT_TRUE(IsClean(Distilled({.frozen = kTrained}), kUnread));
   EXPECT_TRUE(
       IsClean(Distilled({.adds = true, .frozen = kTrained, .second = kTrained}),
               kUnread));
 }
 
-// Another kind of optimizer updates as many tensors with other ops.
+// Other optimizers update as many tensors with other ops.
 TEST(UnreadGradientsTest, OptimizersOfAllKindsCount) {
   for (const char* op : {"aten::_fused_adam_", "aten::_foreach_addcdiv_"}) {
     EXPECT_TRUE(IsClean(Distilled({.adds = true,
@@ -305,29 +309,29 @@ TEST(UnreadGradientsTest, GradientsOfSeveralPassesAddUp) {
   EXPECT_NE(finding->evidence.find("1 parameter"), std::string::npos);
 }
 
-TEST(UnreadGradientsTest, AnyOpBehindBackwardMayReadThem) {
+TEST(UnreadGradientsTest, TreatsAnyLaterOpAsARead) {
   EXPECT_TRUE(
       IsClean(Distilled({.reader = "aten::linalg_vector_norm"}), kUnread));
   EXPECT_TRUE(Promises(Distilled({.reader = "aten::zero_"}), kUnread));
 }
 
-TEST(UnreadGradientsTest, AHookMayUpdateInBackward) {
+TEST(UnreadGradientsTest, AllowsAHookToUpdateInBackward) {
   EXPECT_TRUE(IsClean(Distilled({.hook = "aten::addcdiv_"}), kUnread));
 }
 
-TEST(UnreadGradientsTest, AskForSizes) {
-  EXPECT_NE(WhyBlind(Distilled({.sizes = false}), kUnread), "");
+TEST(UnreadGradientsTest, AreNotKnownWithoutSizes) {
+  EXPECT_NE(WhySkipped(Distilled({.sizes = false}), kUnread), "");
 }
 
 TEST(UnreadGradientsTest, AreNotKnownWhereRanksShareTheUpdate) {
-  EXPECT_NE(WhyBlind(Distilled({.head = "range 1..2 thread=0 kind=collective "
-                                        "FSDP::all_gather\n"}),
-                     kUnread),
+  EXPECT_NE(WhySkipped(Distilled({.head = "range 1..2 thread=0 kind=collective "
+                                          "FSDP::all_gather\n"}),
+                       kUnread),
             "");
 }
 
 TEST(UnreadGradientsTest, AreNotKnownInNestedPasses) {
-  EXPECT_NE(WhyBlind(Distilled({.nested = true}), kUnread), "");
+  EXPECT_NE(WhySkipped(Distilled({.nested = true}), kUnread), "");
 }
 
 TEST(UnreadGradientsTest, NeedThreeUpdates) {
@@ -335,9 +339,10 @@ TEST(UnreadGradientsTest, NeedThreeUpdates) {
   EXPECT_TRUE(IsClean(Distilled({.steps = 2}), kUnread));
 }
 
-// Of more than 30 tensors no sizes are recorded, and some optimizers have
-// kernels of their own: then gradients that are never cleared tell.
-TEST(UnreadGradientsTest, WithoutSizesOfUpdatesNeverClearedGradientsTell) {
+// PyTorch records no sizes for lists of more than 30 tensors, and some
+// optimizers use their own kernels. Then gradients that are never cleared show
+// that nobody reads them.
+TEST(UnreadGradientsTest, AreSeenByMissingClearsWithoutSizesOfUpdates) {
   for (const char* update : {"TensorList", "Tensor"}) {
     EXPECT_TRUE(IsClean(Distilled({.updated = update}), kUnread)) << update;
     EXPECT_TRUE(Promises(Distilled({.adds = true, .updated = update}), kUnread))
@@ -346,7 +351,7 @@ TEST(UnreadGradientsTest, WithoutSizesOfUpdatesNeverClearedGradientsTell) {
         Distilled({.adds = true, .updated = update, .reader = "aten::zero_"}),
         kUnread))
         << update;
-    // Other gradients of the size are set to None.
+    // Other gradients of this size are set to None.
     EXPECT_TRUE(Promises(
         Distilled({.adds = true, .frozen = kTrained, .updated = update}),
         kUnread))
@@ -355,7 +360,7 @@ TEST(UnreadGradientsTest, WithoutSizesOfUpdatesNeverClearedGradientsTell) {
 }
 
 // Clipping reads and scales gradients of all sizes.
-TEST(UnreadGradientsTest, OfOneSizeThoseThatAreNeverClearedTell) {
+TEST(UnreadGradientsTest, AreSeenByMissingClearsAmongGradientsOfOneSize) {
   EXPECT_TRUE(Promises(Distilled({.adds = true,
                                   .frozen = kTrained,
                                   .reader = "aten::linalg_vector_norm"}),
@@ -370,19 +375,19 @@ TEST(UnreadGradientsTest, OfOneSizeThoseThatAreNeverClearedTell) {
                       kUnread));
 }
 
-// A critic ([16,32]) that judges what a generator ([64,32]) makes.
+// A critic ([16,32]) that judges the output of a generator ([64,32]).
 struct Adversarial {
-  bool detached = false;     // the critic's loss does not reach the generator
-  bool frozen = false;       // nor the generator's the critic's weights
-  bool zeroes = false;       // zero_grad() fills with zeros
-  std::string between = "";  // an op behind the critic's backward pass
+  bool detached = false;  // the critic's loss stops before the generator
+  bool frozen = false;  // the generator's pass makes no gradients of the critic
+  bool zeroes = false;  // zero_grad() fills with zeros
+  std::string between = "";       // an op after the critic's backward pass
   std::string updated = kFrozen;  // by the generator's optimizer
-  std::string behind = "";        // an op behind that
+  std::string behind = "";        // an op after that
   int steps = 6;
 };
 
-// Steps of two backward passes. Nodes of the generator take 4 ms, those of the
-// critic 2 ms, of which 1 ms makes the gradient of the weight.
+// Steps of two backward passes. The generator's nodes take 4 ms, the critic's 2
+// ms, of which 1 ms computes the weight's gradient.
 Report Trained(const Adversarial& o) {
   CpuText text;
   int64_t sequence = 0;
@@ -432,11 +437,12 @@ Report Trained(const Adversarial& o) {
   return text.Analyzed();
 }
 
-TEST(UnreadGradientsTest, ThoseThatAreClearedBeforeAreUnread) {
+TEST(UnreadGradientsTest, CountGradientsThatAreClearedBeforeARead) {
   const Report report = Trained({});
   const Finding* finding = Find(report, kUnread);
   ASSERT_NE(finding, nullptr);
-  // The generator's in the critic's pass, the critic's weights in the other.
+  // The generator's gradients in the critic's pass, and the gradients of the
+  // critic's weights in the other pass.
   EXPECT_NEAR(finding->gain.expected_ms, 4.02 + 1.02, 0.001);
   EXPECT_NE(finding->evidence.find("that are cleared before any optimizer's "
                                    "step uses them"),
@@ -450,8 +456,8 @@ TEST(UnreadGradientsTest, ThoseThatAreClearedBeforeAreUnread) {
   EXPECT_TRUE(IsClean(Trained({.detached = true, .frozen = true}), kUnread));
 }
 
-// Zeros that are added to do not show when they were written.
-TEST(UnreadGradientsTest, ThoseThatAreAddedToAreRead) {
+// If backward adds to zeros, nothing shows when the zeros were written.
+TEST(UnreadGradientsTest, ExcludeGradientsThatAreAddedTo) {
   EXPECT_TRUE(IsClean(Trained({.zeroes = true}), kUnread));
 }
 
@@ -471,8 +477,8 @@ TEST(UnreadGradientsTest, AMovingAverageTakesParameters) {
   EXPECT_NEAR(finding->gain.expected_ms, 4.02 + 1.02, 0.001);
 }
 
-// A policy ([64,32], [8,8]) and a critic ([16,32], [8,8]): both have a hidden
-// layer of one size. The policy is trained through the critic.
+// A policy ([64,32], [8,8]) and a critic ([16,32], [8,8]) whose hidden layers
+// have the same size. The policy is trained through the critic.
 Report OfOneSize(const char* hidden_of_policy, bool one_step) {
   constexpr char kHidden[] = "float[8,8]";
   CpuText text;
@@ -511,7 +517,7 @@ Report OfOneSize(const char* hidden_of_policy, bool one_step) {
   return text.Analyzed();
 }
 
-TEST(UnreadGradientsTest, OrderTellsNetworksOfOneSizeApart) {
+TEST(UnreadGradientsTest, AreToldApartByOrderInNetworksOfOneSize) {
   for (const char* hidden : {"float[8,8]", "float[4,4]"}) {
     const Report report = OfOneSize(hidden, false);
     const Finding* finding = Find(report, kUnread);
@@ -519,23 +525,24 @@ TEST(UnreadGradientsTest, OrderTellsNetworksOfOneSizeApart) {
     EXPECT_NE(finding->evidence.find("2 parameters that are cleared"),
               std::string::npos)
         << finding->evidence;
-    // Both passes are read by the step behind them.
+    // The following optimizer step reads the gradients of both passes.
     EXPECT_TRUE(IsClean(OfOneSize(hidden, true), kUnread));
   }
 }
 
-// Another network of this size may have been trained.
-TEST(UnreadGradientsTest, OfSeveralNetworksOfASizeNothingIsKnown) {
+// A network of the same size may have been trained in place of this one.
+TEST(UnreadGradientsTest, AreNotKnownForSeveralNetworksOfOneSize) {
   EXPECT_TRUE(
       IsClean(Trained({.frozen = true,
                        .updated = "TensorList(float[64,32],float[64,32])"}),
               kUnread));
 }
 
-// Two tasks, each with a pass that hands back the gradients of a shared layer
-// of [8, 4] and of three of [16, 8] in front of it; then `reads` take some, and
-// a third pass trains all of them. A product of a node takes 1 ms.
-// `others`: parameters of another network, which keep no gradient.
+// Two tasks with one pass each, as with autograd.grad(): a pass returns the
+// gradients of a shared layer [8, 4] and of three layers [16, 8] before it.
+// Then `reads` take some of them, and a third pass trains all layers. A product
+// in a node takes 1 ms. If `others`, another network's parameters keep no
+// gradient.
 Report Weighed(const std::vector<std::string>& reads, bool others = false) {
   const std::vector<std::string> weights = {"[8,4]", "[16,8]", "[16,8]",
                                             "[16,8]"};
@@ -575,18 +582,20 @@ Report Weighed(const std::vector<std::string>& reads, bool others = false) {
   return text.Analyzed();
 }
 
-TEST(UnreadGradientsTest, OfWhatAPassHandsBackOnlyAPartIsUsed) {
+TEST(UnreadGradientsTest, CountReturnedGradientsThatNobodyUses) {
   const Report report = Weighed({"[8,4]"});
   const Finding* finding = Find(report, "unread-gradients");
   ASSERT_NE(finding, nullptr);
-  // Three nodes in two passes.
+  // Saves three nodes in two passes.
   EXPECT_NEAR(finding->gain.expected_ms, 6.06, 0.05);
-  EXPECT_NE(finding->evidence.find("2 times per step, make those of 3 weights"),
+  EXPECT_NE(finding->evidence.find("2 times per step, compute gradients of 3 "
+                                   "weights that nothing uses"),
             std::string::npos)
       << finding->evidence;
   EXPECT_NE(finding->fix_python.find("torch.autograd.grad"), std::string::npos);
   EXPECT_TRUE(IsClean(Weighed({"[8,4]", "[16,8]"}), "unread-gradients"));
-  // How they are read was not recorded; or p.grad = g, for an optimizer.
+  // The recording does not show who reads the gradients; or the program sets
+  // p.grad = g for an optimizer.
   EXPECT_TRUE(IsClean(Weighed({}), "unread-gradients"));
   EXPECT_TRUE(IsClean(Weighed({"[8,4]"}, true), "unread-gradients"));
 }

@@ -20,19 +20,19 @@ Report Of(const std::string& type, int64_t us, const std::string& op = "") {
   return text.Analyzed();
 }
 
-TEST(HalfProductsTest, ThisCpuHasNoInstructionsForThem) {
+TEST(HalfProductsTest, FindsProductsWithoutInstructionsOnThisCpu) {
   const Report report = Of("c10::Half", 60'000);
   const Finding* finding = Find(report, kRule);
   ASSERT_NE(finding, nullptr);
   EXPECT_EQ(finding->gain_kind, GainKind::kBound);
-  // At 192 GFLOP/s it takes 0.7 ms.
+  // The product needs 0.7 ms at 192 GFLOP/s.
   EXPECT_NEAR(finding->gain.expected_ms, 60 - 0.70, 0.05);
   EXPECT_NE(finding->evidence.find("Products in float16"), std::string::npos)
       << finding->evidence;
   EXPECT_FALSE(IsClean(Of("c10::BFloat16", 60'000), kRule));
 }
 
-TEST(HalfProductsTest, FastOnesAndOtherTypesAreFine) {
+TEST(HalfProductsTest, IgnoresFastProductsAndOtherTypes) {
   EXPECT_TRUE(IsClean(Of("c10::Half", 40'000), kRule));
   EXPECT_TRUE(IsClean(Of("float", 60'000), kRule));
 }

@@ -40,7 +40,7 @@ TEST(CoresIdleTest, StaysSilentWhereLittleIsParallel) {
   EXPECT_TRUE(Promises(with_parallel(4.6), "cores-idle"));  // 31 %
 }
 
-TEST(CoresIdleTest, AsksForThreadsAndCoresThatWereNotRecorded) {
+TEST(CoresIdleTest, IsSkippedIfThreadsOrCoresWereNotRecorded) {
   const auto with = [](const char* op) {
     return Analyze(TraceFromText(
         std::string("step 0..1000000 thread=0\nop 0..900000 thread=0 ") + op +
@@ -54,10 +54,10 @@ TEST(CoresIdleTest, AsksForThreadsAndCoresThatWereNotRecorded) {
   EXPECT_EQ(finding->gain_kind, GainKind::kBound);
   EXPECT_NEAR(finding->gain.expected_ms, 0.9 - 0.9 / 1.9, 0.001);
   EXPECT_NE(finding->fix_python.find("--cores N"), std::string::npos);
-  EXPECT_NE(WhyBlind(with("aten::nonzero"), "cores-idle"), "");
+  EXPECT_NE(WhySkipped(with("aten::nonzero"), "cores-idle"), "");
 }
 
-TEST(CoresIdleTest, BelievesWhatItIsTold) {
+TEST(CoresIdleTest, TrustsGivenThreadsAndCores) {
   const auto with = [](int threads) {
     Trace trace = TraceFromText(
         "step 0..100000000 thread=0 number=0\n"
@@ -73,14 +73,14 @@ TEST(CoresIdleTest, BelievesWhatItIsTold) {
   EXPECT_TRUE(IsClean(with(2), "cores-idle"));
 }
 
-TEST(CoresIdleTest, IsNotAskedOfGpuRuns) {
-  EXPECT_NE(WhyBlind(Analyze(TraceFromText(R"(
+TEST(CoresIdleTest, IsSkippedOnGpuRuns) {
+  EXPECT_NE(WhySkipped(Analyze(TraceFromText(R"(
     run usable_cores=8
     step 0..1000000 thread=0
     runtime_call 0..10 thread=0 correlation=1 cudaLaunchKernel
     kernel 10..900000 correlation=1 k
   )")),
-                     "cores-idle")
+                       "cores-idle")
                 .find("without a GPU"),
             std::string::npos);
 }
@@ -119,8 +119,8 @@ TEST(CpuOversubscriptionTest, FiresWhereTheTrainingThreadWaitsForACore) {
       << finding->evidence;
 }
 
-// One thread would take 3 times as long as four, and a batch takes what it
-// takes, whichever worker makes it.
+// One thread would take 3 times as long as four. A batch takes the same time in
+// any worker.
 TEST(CpuOversubscriptionTest, IsANoteWhereFewerThreadsWouldCostMore) {
   const Report report = Busy(4, 4, 20, 10);
   ASSERT_TRUE(report.replay.valid) << report.replay.why_not;
@@ -146,7 +146,7 @@ TEST(CpuOversubscriptionTest, BeginsAtFivePerCentOfTheStep) {
   EXPECT_FALSE(IsClean(Busy(8, 0, 5), "cpu-oversubscription"));
 }
 
-// A pause of `us` in each of three steps of 10 ms.
+// Three steps of 10 ms. Each has a pause of `us` for the garbage collector.
 Report Collecting(int64_t us) {
   std::string text;
   for (int i = 0; i < 3; ++i) {
@@ -171,8 +171,7 @@ TEST(GcPauseTest, FiresFromOnePerCentOfTheStep) {
   EXPECT_NE(finding->fix_python.find("gc.freeze()"), std::string::npos);
 }
 
-// Twelve steps of 10 ms; two stop for the collector, 20 ms each, and more so
-// with `us`.
+// Twelve steps of 10 ms. In two of them, the collector runs for another `us`.
 Report CollectingSometimes(int64_t us) {
   std::string text;
   int64_t now = 0;
@@ -203,7 +202,7 @@ TEST(GcPauseTest, CountsPausesOfStepsThatTheMeanLeavesOut) {
   EXPECT_NE(finding->status, FindingStatus::kOk);
 }
 
-// The same with short collections in all steps, which alone are worth a word.
+// Short collections in all steps would be a finding on their own.
 TEST(GcPauseTest, ShortPausesOfAllStepsDoNotHideTheLongOnes) {
   std::string text;
   int64_t now = 0;
@@ -230,8 +229,8 @@ TEST(GcPauseTest, ShortPausesOfAllStepsDoNotHideTheLongOnes) {
       << finding->evidence;
 }
 
-// Twenty steps of 10 ms of torch.profiler without collector events. Steps 4,
-// 11 and 18 do not run an op for `ms` more; `frame` is open meanwhile.
+// Twenty torch.profiler steps of 10 ms without collector events. In steps 4, 11
+// and 18, no op runs for `ms` more, while `frame` is open.
 Report Stopping(int64_t ms, const std::string& frame = "",
                 const std::string& producer = "torch.profiler") {
   std::string text = "run producer=" + producer + "\n";
@@ -256,10 +255,11 @@ Report Stopping(int64_t ms, const std::string& frame = "",
 TEST(GcPauseTest, IsAHintWhereStepsStopForNoRecordedReason) {
   const Report report = Stopping(40);
   const Finding* finding = Find(report, "gc-pause");
-  ASSERT_NE(finding, nullptr) << WhyBlind(report, "gc-pause");
+  ASSERT_NE(finding, nullptr) << WhySkipped(report, "gc-pause");
   EXPECT_EQ(finding->confidence, Confidence::kHint);
   EXPECT_EQ(finding->gain_kind, GainKind::kBound);
-  // Every seventh step, whatever part of the last seven was recorded.
+  // One step in seven stops; the result does not depend on where the recording
+  // starts.
   EXPECT_NEAR(finding->gain.expected_ms, 40.0 / 7, 0.01);
   EXPECT_NEAR(finding->baseline_ms, 10 + 40.0 / 7, 0.01);
   EXPECT_NE(finding->evidence.find("3 steps of 20 (every 7th step) stop for "
@@ -269,18 +269,19 @@ TEST(GcPauseTest, IsAHintWhereStepsStopForNoRecordedReason) {
   EXPECT_EQ(report.step_times[4].why, "runs no op for 40.0 ms");
   EXPECT_NE(ToText(report, TextOptions()).find("3 slow steps raise"),
             std::string::npos);
-  // An allocation in a function that every step runs may collect as well.
+  // An allocation in a function that every step runs may also trigger a
+  // collection.
   EXPECT_NE(Find(Stopping(40, "train.py(7): step"), "gc-pause"), nullptr);
 }
 
 TEST(GcPauseTest, LeavesPausesThatHaveAnotherCauseAlone) {
   const auto could_not_look = [](const Report& report) {
-    return WhyBlind(report, "gc-pause").find("record_python_gc_info") !=
+    return WhySkipped(report, "gc-pause").find("record_python_gc_info") !=
            std::string::npos;
   };
-  // A scheduler takes a core away for a few ms.
+  // The scheduler takes a core away for only a few ms.
   EXPECT_TRUE(could_not_look(Stopping(4)));
-  // A function that other steps do not run does its own work.
+  // A function that other steps do not run does work of its own.
   const Report own = Stopping(40, "train.py(40): plot");
   EXPECT_TRUE(could_not_look(own));
   ASSERT_NE(Find(own, "logging-checkpoint-stall"), nullptr);
@@ -293,19 +294,19 @@ TEST(GcPauseTest, CouldNotLookWherePythonLeftNoSuchEvents) {
   const std::string steps =
       "step 0..100 thread=0 number=0\nstep 100..200 thread=0 number=1\n"
       "range 10..20 thread=0 forward\n";
-  EXPECT_NE(
-      WhyBlind(Analyze(TraceFromText("run producer=torch.profiler\n" + steps)),
-               "gc-pause")
-          .find("record_python_gc_info"),
-      std::string::npos);
+  EXPECT_NE(WhySkipped(
+                Analyze(TraceFromText("run producer=torch.profiler\n" + steps)),
+                "gc-pause")
+                .find("record_python_gc_info"),
+            std::string::npos);
   // A C++ program has no such collector.
   EXPECT_TRUE(IsClean(
       Analyze(TraceFromText("run producer=stepscope\n" + steps)), "gc-pause"));
 }
 
-// A question about the machine stands behind what was recorded, whatever it
-// promises.
-TEST(CoresIdleTest, StandsBehindFindingsThatTheRecordingShows) {
+// A question about the machine ranks after findings that the recording shows,
+// whatever its gain.
+TEST(CoresIdleTest, RanksAfterFindingsThatTheRecordingShows) {
   std::string text;
   for (int i = 0; i < 6; ++i) {
     const int64_t at = i * 10'000'000;

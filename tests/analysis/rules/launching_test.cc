@@ -31,7 +31,7 @@ TEST(LaunchBoundTest, FiresWhenATenthOfTheStepIsDispatch) {
   const Finding* finding = Find(report, "launch-bound");
   ASSERT_NE(finding, nullptr);
   EXPECT_EQ(finding->gain_kind, GainKind::kPredicted);
-  // 2 us remain of every 15.
+  // Of every 15 us, 2 us remain.
   EXPECT_NEAR(finding->gain.expected_ms, 300 * 0.013, 0.3);
 }
 
@@ -46,12 +46,12 @@ TEST(LaunchBoundTest, StaysSilentBelowTwoHundredOps) {
 }
 
 TEST(LaunchBoundTest, DoesNotPromiseToRemoveTheUsersOwnCode) {
-  // Pauses of 100 us are somebody's code, not the framework's.
+  // A pause of 100 us is the program's own code, not the framework's.
   const Report report = WithGaps(250, 100);
   EXPECT_FALSE(Promises(report, "launch-bound"));
 }
 
-// The launches of some kernels were lost, so replay does not speak.
+// Some kernels lost their launches, so the replay gives no prediction.
 TEST(LaunchBoundTest, IsABoundOnAGpuRunWithoutReplay) {
   std::string text = "step 0..10000000 thread=0 number=0\n";
   for (int i = 0; i < 250; ++i) {
@@ -75,7 +75,7 @@ TEST(LaunchBoundTest, IsABoundOnAGpuRunWithoutReplay) {
   EXPECT_NE(finding->evidence.find("250 launches"), std::string::npos);
 }
 
-// A step of 250 launches; every tenth call takes `slow_us`.
+// A step with 250 launches. Every tenth launch takes `slow_us`.
 Report WithCalls(int64_t usual_us, int64_t slow_us) {
   std::string text;
   int64_t at = 0;
@@ -110,9 +110,9 @@ TEST(LaunchBoundTest, LooksForOtherWorkWhereLaunchesAreInterrupted) {
   EXPECT_FALSE(says_so(WithCalls(6, 146)));
 }
 
-// Three steps of `count` launches, each after so much time inside its op and in
-// code before it, with a kernel of 5 us.
-// After every `per_wait` of them a value is read, if that is not 0.
+// Three steps of `count` launches. Each launch follows `inside_us` inside its
+// op and `before_us` of code before the op, and its kernel takes 5 us. If
+// `per_wait` is not 0, the host reads a value after every `per_wait` launches.
 Trace Launches(int count, double inside_us, double before_us,
                int per_wait = 0) {
   GpuText text;
@@ -134,7 +134,7 @@ Report OnGpu(int count, double inside_us, double before_us) {
   return Analyze(Launches(count, inside_us, before_us));
 }
 
-TEST(LaunchBoundTest, NobodyKnowsWhatPiecesBetweenWaitsGain) {
+TEST(LaunchBoundTest, IsABoundIfWaitsCutTheLaunchesIntoPieces) {
   const auto kind = [](int per_wait) {
     const Report report = Analyze(Launches(400, 20, 0, per_wait));
     const Finding* finding = Find(report, "launch-bound");
@@ -145,7 +145,7 @@ TEST(LaunchBoundTest, NobodyKnowsWhatPiecesBetweenWaitsGain) {
   EXPECT_EQ(kind(45), GainKind::kBound);
 }
 
-// Steps of 400 launches each; in the step of a name all kernels have it.
+// Steps with 400 launches. All kernels of a step have the step's name.
 Report Varying(const std::vector<std::string>& steps, bool uploads = false) {
   GpuText text;
   for (const std::string& name : steps) {
@@ -166,7 +166,7 @@ Report Varying(const std::vector<std::string>& steps, bool uploads = false) {
   return text.Analyzed();
 }
 
-TEST(LaunchBoundTest, NobodyKnowsWhatStepsGainOfWhichNoTwoAreAlike) {
+TEST(LaunchBoundTest, IsAHintIfNoTwoStepsAreAlike) {
   const Report report = Varying({"a", "b", "c", "d"});
   const Finding* finding = Find(report, "launch-bound");
   ASSERT_NE(finding, nullptr);
@@ -183,13 +183,13 @@ TEST(LaunchBoundTest, NobodyKnowsWhatStepsGainOfWhichNoTwoAreAlike) {
   EXPECT_EQ(finding->confidence, Confidence::kStrong);
 }
 
-TEST(LaunchBoundTest, StandsBehindWhatIsSureWhereNoTwoStepsAreAlike) {
+TEST(LaunchBoundTest, RanksAfterCertainFindingsIfNoTwoStepsAreAlike) {
   const auto order = [](const std::vector<std::string>& steps) {
     const Report report = Varying(steps, /*uploads=*/true);
     const Finding* launching = Find(report, "launch-bound");
     const Finding* uploads = Find(report, "h2d-pageable");
     if (launching == nullptr || !Promises(report, "h2d-pageable")) return 0;
-    // By weight alone, it were the first: a hint counts 0.4.
+    // By weight alone this would rank first: a hint counts 0.4.
     EXPECT_GT(0.4 * LikelyMs(*launching), LikelyMs(*uploads));
     return launching < uploads ? 1 : -1;
   };
@@ -226,7 +226,7 @@ TEST(LaunchBoundTest, LeavesWhatRecordingAddsOut) {
   EXPECT_TRUE(IsClean(BehindWaitSteps(100), "launch-bound"));
 }
 
-// What takes longer between launches is no launching, and stays.
+// Longer times between launches are other work and remain.
 TEST(LaunchBoundTest, LeavesTheProgramsOwnCodeOut) {
   EXPECT_TRUE(IsClean(OnGpu(16, 5, 1'000), "launch-bound"));
   const Report report = OnGpu(16, 25, 100);
@@ -238,8 +238,8 @@ TEST(LaunchBoundTest, LeavesTheProgramsOwnCodeOut) {
       << finding->evidence;
 }
 
-// A recording without steps: `count` launches, each with so much framework time
-// before it and a kernel of 10 us.
+// A recording without steps: `count` launches, each after `gap_us` of framework
+// time and with a kernel of 10 us.
 Report WithoutSteps(int count, double gap_us) {
   GpuText text;
   for (int i = 0; i < count; ++i) {

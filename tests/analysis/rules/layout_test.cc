@@ -59,8 +59,8 @@ TEST(LayoutTransposeTest, IsANoteBehindABusyHost) {
   EXPECT_EQ(Find(report, "layout-transpose")->severity, FindingSeverity::kNote);
 }
 
-// Two convolutions in 1 ms each on a CPU, and a copy of an image of 2 MB in
-// `copy_us`, from `from` to channels-first.
+// Two convolutions of 1 ms each on a CPU, and a copy of a 2 MB image from
+// format `from` to channels-first in `copy_us`.
 Report OnCpu(int64_t copy_us, const std::string& from,
              const std::string& around = "aten::convolution_backward",
              const std::string& norm = "aten::batch_norm") {
@@ -87,9 +87,10 @@ constexpr const char* kLastOnCpu = "{32768,1,1024,32}";
 TEST(LayoutTransposeTest, OnACpuSeesCopiesBetweenTheFormats) {
   const Report report = OnCpu(100, kLastOnCpu);
   const Finding* finding = Find(report, "layout-transpose");
-  ASSERT_NE(finding, nullptr) << WhyBlind(report, "layout-transpose");
+  ASSERT_NE(finding, nullptr) << WhySkipped(report, "layout-transpose");
   EXPECT_EQ(finding->gain_kind, GainKind::kBound);
-  // The copy; both convolutions run at the best rate there is.
+  // Only the copy is saved: both convolutions already run at the best rate in
+  // the run.
   EXPECT_NEAR(finding->gain.expected_ms, 0.1, 0.02);
   EXPECT_NE(finding->fix_python.find("channels_last"), std::string::npos);
 }
@@ -101,7 +102,7 @@ TEST(LayoutTransposeTest, OnACpuStaysSilentBelowThreePercentAndElsewhere) {
       IsClean(OnCpu(100, kLastOnCpu, "aten::flatten"), "layout-transpose"));
 }
 
-// They take several times as long on channels-last tensors.
+// These norms take several times as long on channels-last tensors.
 TEST(LayoutTransposeTest, OnACpuLeavesGroupNormalisationAlone) {
   for (const char* norm : {"aten::group_norm", "aten::instance_norm"}) {
     EXPECT_TRUE(
@@ -110,9 +111,9 @@ TEST(LayoutTransposeTest, OnACpuLeavesGroupNormalisationAlone) {
   }
 }
 
-// Interpolation computes channels-last: it converts an image that is
-// channels-first, but of one that is channels-last only what comes back.
-TEST(LayoutTransposeTest, OnACpuSeesWhatInterpolationConverts) {
+// Interpolation computes in channels-last format. It converts a channels-first
+// image; of a channels-last image, it only converts the gradient.
+TEST(LayoutTransposeTest, OnACpuSeesTheConversionsOfInterpolation) {
   const auto upsampling = [](const std::string& strides) {
     return OnCpu(
         100, kLastOnCpu,
@@ -120,15 +121,15 @@ TEST(LayoutTransposeTest, OnACpuSeesWhatInterpolationConverts) {
   };
   const Report report = upsampling("{32768,1024,32,1}");
   const Finding* finding = Find(report, "layout-transpose");
-  ASSERT_NE(finding, nullptr) << WhyBlind(report, "layout-transpose");
+  ASSERT_NE(finding, nullptr) << WhySkipped(report, "layout-transpose");
   EXPECT_TRUE(finding->evidence.starts_with("Interpolation copies"))
       << finding->evidence;
   EXPECT_EQ(finding->where, "aten::upsample_nearest2d");
   EXPECT_TRUE(IsClean(upsampling(kLastOnCpu), "layout-transpose"));
 }
 
-// conv1d computes with images of one row, which oneDNN converts, but its
-// tensors have no channels-last format.
+// conv1d runs as a convolution of images with one row, which oneDNN converts.
+// But its tensors have no channels-last format.
 TEST(LayoutTransposeTest, OnACpuLeavesConvolutionsOfSequencesAlone) {
   const auto backward_of = [](const std::string& input) {
     return OnCpu(100, kLastOnCpu,

@@ -56,8 +56,8 @@ TEST(LoaderBoundTest, IgnoresWaitsBelowOneTwentieth) {
   EXPECT_TRUE(IsClean(with_wait(5'000'000), "sync-data-loading"));
 }
 
-// Sixteen CPU steps of 100 ms and a wait of `wait_ms(step)` in each, for four
-// workers. `more` adds lines to a step.
+// Sixteen CPU steps of 100 ms with four workers and a wait of `wait_ms(step)`
+// in each. `more` adds lines to a step.
 template <typename Wait, typename More>
 Report Waiting(Wait wait_ms, More more) {
   GpuText run;
@@ -95,8 +95,8 @@ TEST(LoaderBoundTest, StaysSilentAboutSingleWaits) {
       "loader-bound"));
 }
 
-// 29 steps of 100 ms, told by the optimizer alone; the steps of `waits` wait 90
-// ms for a loader of which nothing else is known than `loader` says.
+// 29 steps of 100 ms, which only the optimizer marks. The steps in `waits` wait
+// for 90 ms for a loader. `loader` is all that is known about the loader.
 Report WaitingIn(const std::set<int>& waits, double usual_ms = 0.1,
                  const std::string& loader = "") {
   GpuText run;
@@ -110,7 +110,7 @@ Report WaitingIn(const std::set<int>& waits, double usual_ms = 0.1,
   return run.Analyzed();
 }
 
-// The median step does not wait, and no k-th step always does.
+// The median step does not wait, and no k-th step always waits.
 TEST(LoaderBoundTest, LostTimeDecidesWhateverItsPattern) {
   const Report report = WaitingIn({2, 3, 5, 9, 10, 11, 15, 18, 19, 23, 26, 27});
   const Finding* finding = Find(report, "loader-bound");
@@ -140,7 +140,7 @@ TEST(LoaderBoundTest, TwoLateBatchesAreNoHabit) {
   EXPECT_TRUE(IsClean(WaitingIn({5, 18}), "loader-bound"));
 }
 
-// Batches that take time in every step are made by the training thread.
+// If every batch takes time, the training thread makes it.
 TEST(LoaderBoundTest, LeavesAnUnknownLoaderThatAlwaysWaitsToItsRule) {
   const Report report = WaitingIn({2, 3, 5, 9, 10, 11}, 30);
   EXPECT_TRUE(IsClean(report, "loader-bound"));
@@ -161,12 +161,13 @@ TEST(LoaderBoundTest, TellsWhatRestartingWorkersCosts) {
   ASSERT_NE(finding, nullptr);
   EXPECT_NE(finding->fix_python.find("persistent_workers=True"),
             std::string::npos);
-  // One restart of 90 ms in 16 steps; the first batch is nobody's fault.
+  // One restart of 90 ms in 16 steps. The first batch of the run does not
+  // count.
   EXPECT_NEAR(finding->gain.expected_ms, 90.0 / 16, 0.1);
   EXPECT_TRUE(IsClean(Waiting(wait, kNothingMore), "loader-bound"));
 }
 
-// What draws seeds where an epoch ends, without stacks.
+// Who draws a seed at the end of an epoch. There are no stacks.
 enum class Draws { kLoaderAndSampler, kLoader, kSampler };
 
 Report Epoch(Draws draws) {
@@ -182,7 +183,7 @@ Report Epoch(Draws draws) {
                    load(10'000);  // the old workers stop
                    if (draws != Draws::kSampler) {
                      run.Op(20, "aten::random_", "inputs=(long int[])");
-                     run.Pass(25'000);  // the new ones are forked
+                     run.Pass(25'000);  // the new workers are forked
                    }
                    if (draws != Draws::kLoader) {
                      run.Op(20, "aten::random_", "inputs=(long int[])");
@@ -198,16 +199,16 @@ TEST(LoaderBoundTest, KnowsRestartedWorkersByTheirSeed) {
   ASSERT_NE(finding, nullptr);
   EXPECT_EQ(finding->fix_python, "DataLoader(..., persistent_workers=True)");
   EXPECT_EQ(finding->confidence, Confidence::kHint);
-  // From the last batch of the old to the first of the new.
+  // From the last batch of the old workers to the first batch of the new ones.
   EXPECT_NEAR(finding->gain.expected_ms, 80.0 / 16, 0.3);
-  // The sampler has a generator of its own.
+  // The sampler has its own generator.
   EXPECT_FALSE(IsClean(Epoch(Draws::kLoader), "loader-bound"));
   // The workers stay alive.
   EXPECT_TRUE(IsClean(Epoch(Draws::kSampler), "loader-bound"));
 }
 
-// A pause in which living workers would have made batches, then a wait. The ops
-// of the loader were not recorded.
+// A pause, in which living workers would have made batches, then a wait. The
+// loader's ops were not recorded.
 TEST(LoaderBoundTest, KnowsRestartedWorkersByThePauseBefore) {
   const auto run = [](int64_t pause_us, int64_t usual_us = 0) {
     return Waiting([](int step) { return step % 8 == 0 ? 90 : 0.1; },
@@ -221,11 +222,11 @@ TEST(LoaderBoundTest, KnowsRestartedWorkersByThePauseBefore) {
   ASSERT_NE(finding, nullptr);
   EXPECT_EQ(finding->fix_python, "DataLoader(..., persistent_workers=True)");
   EXPECT_TRUE(IsClean(run(0), "loader-bound"));
-  // The program pauses in each step.
+  // The program pauses in every step.
   EXPECT_TRUE(IsClean(run(60'000, 30'000), "loader-bound"));
 }
 
-// A step that waits for its first batch of validation, and no other.
+// One step waits for its first validation batch.
 TEST(LoaderBoundTest, MoreWorkersDoNotOpenAValidationPassSooner) {
   const auto run = [](double wait_ms) {
     return Waiting([](int) { return 0.1; },
@@ -292,8 +293,8 @@ TEST(LoaderBoundTest, SaysOnAGpuRunThatFullCoresLeaveNoRoom) {
   EXPECT_EQ(finding->fix_python.find("num_workers"), std::string::npos);
 }
 
-// Taking a finished batch takes its time, too.
-TEST(LoaderBoundTest, EqualShortWaitsAreNoSlowWorkers) {
+// Taking a finished batch takes time, too.
+TEST(LoaderBoundTest, IgnoresEqualShortWaits) {
   const auto with = [](double ms, double more) {
     GpuText run;
     run.Line("loader kind=processes workers=4 train");
@@ -318,7 +319,7 @@ TEST(LoaderBoundTest, EqualShortWaitsAreNoSlowWorkers) {
             FindingSeverity::kMedium);
 }
 
-TEST(LoaderBoundTest, IsAHintWhereNobodyKnowsOfAFreeCore) {
+TEST(LoaderBoundTest, IsAHintIfFreeCoresAreUnknown) {
   const auto wait = [](int) { return 60.0; };
   const Report report = Waiting(wait, kNothingMore);
   const Finding* finding = Find(report, "loader-bound");

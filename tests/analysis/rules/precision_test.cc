@@ -32,7 +32,8 @@ TEST(Fp64Test, FiresOnDoubleProducts) {
 TEST(Fp64Test, KnowsThatOtherDevicesHaveFewerUnits) {
   const Report report = OnGpu(1'000, 9'000, "", "NVIDIA GeForce RTX 4090");
   ASSERT_NE(Find(report, "fp64-compute"), nullptr);
-  // Half on a data-centre device, 63 of 64 parts here; the host then limits.
+  // A data-centre device would save half, this one 63/64 of the products; then
+  // the host limits.
   EXPECT_GT(Find(report, "fp64-compute")->gain.expected_ms, 0.8);
 }
 
@@ -41,7 +42,7 @@ TEST(Fp64Test, StaysSilentBelowOnePercent) {
   EXPECT_FALSE(IsClean(OnGpu(102, 9'898), "fp64-compute"));
 }
 
-TEST(Fp64Test, BelievesTheInputsBeforeTheName) {
+TEST(Fp64Test, TrustsInputTypesOverKernelName) {
   EXPECT_TRUE(IsClean(OnGpu(1'000, 9'000, "(float[64,64],float[64,64])"),
                       "fp64-compute"));
 }
@@ -73,10 +74,11 @@ TEST(Fp64Test, IsABoundOnACpuAndNeedsTypes) {
   EXPECT_NEAR(finding->gain.expected_ms, 1, 0.01);
   EXPECT_TRUE(
       IsClean(run("inputs=(float[64,64],float[64,64])"), "fp64-compute"));
-  EXPECT_NE(WhyBlind(run(""), "fp64-compute"), "");
+  EXPECT_NE(WhySkipped(run(""), "fp64-compute"), "");
 }
 
-// A product and `solver` in double, and `rest_us` in single precision.
+// A product and `solver` in double precision take `us` each, and `rest_us` are
+// in single precision.
 Report WithSolver(const std::string& solver, int64_t us, int64_t rest_us) {
   CpuText text;
   for (int i = 0; i < 4; ++i) {
@@ -130,8 +132,8 @@ TEST(Fp64Test, NormsAndFewFactorisationsDoNotNeedDoubles) {
             FindingSeverity::kLow);
 }
 
-// oneDNN has no convolution of doubles: what runs instead takes several times
-// as long as one of floats.
+// oneDNN has no double-precision convolution. The replacement takes several
+// times as long as a float32 convolution.
 TEST(Fp64Test, ConvolutionsOfDoublesTakeASlowerPath) {
   const auto run = [](const std::string& name) {
     CpuText text;
@@ -154,8 +156,8 @@ TEST(Fp64Test, ConvolutionsOfDoublesTakeASlowerPath) {
   EXPECT_NEAR(Find(product, "fp64-compute")->gain.expected_ms, 5, 0.01);
 }
 
-// oneDNN has no LSTM of doubles: each time step calls ops of its own, and all
-// of that becomes one op.
+// oneDNN has no double-precision LSTM: each time step calls separate ops. In
+// float32, one op replaces all of them.
 TEST(Fp64Test, LstmsOfDoublesCallOpsForEachTimeStep) {
   const auto run = [](const std::string& layer) {
     CpuText text;
@@ -174,12 +176,12 @@ TEST(Fp64Test, LstmsOfDoublesCallOpsForEachTimeStep) {
   EXPECT_NE(finding->evidence.find("LSTM layers take 9.00 ms"),
             std::string::npos)
       << finding->evidence;
-  // There is no GRU in oneDNN's place: float32 runs step by step as well.
+  // PyTorch has no oneDNN GRU, so float32 also runs step by step.
   EXPECT_LT(Find(run("aten::gru"), "fp64-compute")->gain.expected_ms, 4.6);
 }
 
-// Three runs of a model with ten layers, each of which casts its input and its
-// weight; `behind` follows each run.
+// Three inference runs of a model with ten layers. Each layer casts its input
+// and its weight; `behind` follows each run.
 Report Casting(const std::string& from, const std::string& to,
                std::string_view behind = "", int layers = 10,
                bool autocast = true) {
@@ -218,12 +220,12 @@ TEST(InferenceCastsTest, ConvertsTheModelOnce) {
             std::string::npos);
 }
 
-TEST(InferenceCastsTest, TrainingNeedsFloats) {
+TEST(InferenceCastsTest, IgnoresTraining) {
   EXPECT_TRUE(
       IsClean(Casting("float", "c10::Half", "MmBackward0"), "inference-casts"));
 }
 
-TEST(InferenceCastsTest, OtherOrFewCasts) {
+TEST(InferenceCastsTest, IgnoresOtherAndFewCasts) {
   EXPECT_TRUE(
       IsClean(Casting("float", "c10::Half", "", 10, false), "inference-casts"));
   EXPECT_TRUE(IsClean(Casting("float", "double"), "inference-casts"));

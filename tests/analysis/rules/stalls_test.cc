@@ -6,8 +6,8 @@
 namespace stepscope::stalls_test {
 namespace {
 
-// Twenty CPU steps of 10 ms; those in `slow` take 10 ms more, of which `extra`
-// tells what they did.
+// Twenty CPU steps of 10 ms. Those in `slow` take 10 ms longer; `extra` adds
+// what they do.
 template <typename Extra>
 Report SlowSteps(std::initializer_list<int> slow, Extra extra) {
   GpuText run;
@@ -44,8 +44,8 @@ TEST(CheckpointStallTest, FiresOnWritesThatOtherStepsDoNotDo) {
       << finding->evidence;
 }
 
-// Such as pictures that are written to a file.
-TEST(CheckpointStallTest, APauseBehindAnOpOfItsOwnIsTheProgramsWork) {
+// For example, writing images to a file.
+TEST(CheckpointStallTest, BlamesThePauseAfterAnOpOfItsOwn) {
   const Report report = SlowSteps({5, 15}, [](GpuText& run, int) {
     run.Op(10, "aten::clone");
     run.Pass(10'000);
@@ -54,11 +54,11 @@ TEST(CheckpointStallTest, APauseBehindAnOpOfItsOwnIsTheProgramsWork) {
   ASSERT_NE(finding, nullptr);
   EXPECT_EQ(finding->confidence, Confidence::kHint);
   EXPECT_NEAR(finding->gain.expected_ms, 1, 0.01);
-  EXPECT_NE(finding->evidence.find("behind aten::clone, which the other steps "
+  EXPECT_NE(finding->evidence.find("after aten::clone, which the other steps "
                                    "do not run there"),
             std::string::npos)
       << finding->evidence;
-  // Behind an op that all steps have, it may be anything.
+  // After an op that all steps run, a pause may have any cause.
   const Report other =
       SlowSteps({5, 15}, [](GpuText& run, int) { run.Pass(10'000); });
   EXPECT_TRUE(IsClean(other, "logging-checkpoint-stall"));
@@ -114,10 +114,8 @@ TEST(CheckpointStallTest, FiresOnSavingInEveryStep) {
       IsClean(saving("augment", "50000000"), "logging-checkpoint-stall"));
 }
 
-// The step after a stall takes 1.5 ms longer, in every fourth step: that goes
-// as well.
-// As state_dict() and torch.save() do, without a range or a stack.
-TEST(CheckpointStallTest, ReadingAllParametersAndAPauseIsSaving) {
+// state_dict() and torch.save() look like this without a range or a stack.
+TEST(CheckpointStallTest, SeesSavingByReadsOfAllParametersAndAPause) {
   const auto run = [](int reads, double pause_us,
                       const std::string& behind = "") {
     GpuText text;
@@ -135,22 +133,22 @@ TEST(CheckpointStallTest, ReadingAllParametersAndAPauseIsSaving) {
   ASSERT_NE(finding, nullptr);
   EXPECT_EQ(finding->gain_kind, GainKind::kBound);
   EXPECT_NEAR(finding->gain.expected_ms, 5,
-              0.7);  // the last step has no op behind
+              0.7);  // no op follows the last step
   EXPECT_NE(finding->evidence.find("6 ops in a row"), std::string::npos)
       << finding->evidence;
-  // Nothing else is said of that code.
+  // No other rule reports this code.
   EXPECT_TRUE(IsClean(report, "python-between-ops"));
-  // A few tensors that are logged, and averages that are kept without a pause.
+  // A few logged tensors, and averages that are kept without a pause.
   EXPECT_TRUE(IsClean(run(3, 5'000), "logging-checkpoint-stall"));
   EXPECT_FALSE(IsClean(run(3, 5'000), "python-between-ops"));
   EXPECT_TRUE(IsClean(run(6, 400), "logging-checkpoint-stall"));
-  // Weights that a target network gets, in front of the program's own work.
+  // A target network gets the weights, and then the program does other work.
   const Report copied = run(6, 5'000, "aten::copy_");
   EXPECT_TRUE(IsClean(copied, "logging-checkpoint-stall"));
   EXPECT_FALSE(IsClean(copied, "python-between-ops"));
 }
 
-TEST(CheckpointStallTest, TheBoundHoldsWhatFollowsAStall) {
+TEST(CheckpointStallTest, TheBoundIncludesWhatFollowsAStall) {
   const auto saving = [](int after_us) {
     GpuText run;
     for (int step = 0; step < 24; ++step) {
@@ -167,8 +165,9 @@ TEST(CheckpointStallTest, TheBoundHoldsWhatFollowsAStall) {
               2.5 + 1.5 / 4, 0.01);
 }
 
-// Stalls of 8 and 12 ms by turns: of six, the mean of all may be 2.2 ms more.
-TEST(CheckpointStallTest, TheBoundHoldsForAMeanOfFewStalls) {
+// Stalls alternate between 8 and 12 ms. With six stalls, the true mean may be
+// 2.2 ms higher.
+TEST(CheckpointStallTest, TheBoundCoversTheErrorOfAMeanOfFewStalls) {
   GpuText run;
   for (int step = 0; step < 24; ++step) {
     run.Op(10'000, "aten::mm");
@@ -184,8 +183,8 @@ TEST(CheckpointStallTest, TheBoundHoldsForAMeanOfFewStalls) {
       (10 + more) / 4, 0.01);
 }
 
-// Thirty training steps of 10 ms with two parameters; every third one runs
-// `detaches` of aten::detach and then no op for 30 ms, as torch.save() does
+// Thirty training steps of 10 ms with two parameters. Every third step runs
+// aten::detach `detaches` times and then no op for 30 ms, as torch.save() does
 // without stacks.
 Report Saving(int detaches) {
   GpuText run;
@@ -216,7 +215,8 @@ TEST(CheckpointStallTest, KnowsSavingByWhatItReads) {
                                    "ms longer"),
             std::string::npos)
       << finding->evidence;
-  // One of two parameters is read by something else, for whatever follows.
+  // Something else reads one of the two parameters; the pause may have any
+  // cause.
   const Report other = Saving(1);
   finding = Find(other, "logging-checkpoint-stall");
   ASSERT_NE(finding, nullptr);
@@ -224,7 +224,7 @@ TEST(CheckpointStallTest, KnowsSavingByWhatItReads) {
   EXPECT_EQ(finding->evidence.find("what the model holds"), std::string::npos);
 }
 
-// A range that usual steps do not have explains the stall, whatever its name.
+// If usual steps lack a range, the range explains the stall, whatever its name.
 TEST(CheckpointStallTest, NamesWorkThatOnlySlowStepsDo) {
   const auto run = [](const char* usual) {
     GpuText run;
@@ -300,7 +300,7 @@ Report Saving(const std::vector<int>& ms) {
   return run.Analyzed();
 }
 
-TEST(CheckpointStallTest, APeriodTellsHowOftenBetterThanACount) {
+TEST(CheckpointStallTest, UsesThePeriodInPlaceOfTheCount) {
   const Report report = Saving({10, 10, 10});
   const Finding* finding = Find(report, "logging-checkpoint-stall");
   ASSERT_NE(finding, nullptr);
@@ -312,13 +312,14 @@ TEST(CheckpointStallTest, StallsOfUnequalLengthBoundTheirMeanLoosely) {
   const Report report = Saving({8, 10, 12});
   const Finding* finding = Find(report, "logging-checkpoint-stall");
   ASSERT_NE(finding, nullptr);
-  // Student's t for two degrees of freedom: 4.303 * 2 / sqrt(3) of 10 ms.
+  // Student's t for two degrees of freedom: 4.303 * 2 / sqrt(3), around a mean
+  // of 10 ms.
   EXPECT_NEAR(finding->gain.expected_ms, (10 + 4.969) / 5, 0.01);
 }
 
-// Another rank is late in step 7. The thread waits without any op, which is no
-// pause of its own.
-TEST(StallsTest, AWaitForOtherRanksIsWhyAStepIsSlow) {
+// Another rank is late in step 7. The thread waits outside of ops, which must
+// not count as a pause of its own.
+TEST(StallsTest, BlamesAWaitForOtherRanks) {
   const auto why = [](double wait_us, double op_us) {
     GpuText run;
     for (int step = 0; step < 10; ++step) {
@@ -334,7 +335,7 @@ TEST(StallsTest, AWaitForOtherRanksIsWhyAStepIsSlow) {
     return run.Analyzed().step_times[7].why;
   };
   EXPECT_EQ(why(12'000, 0), "spends 12.0 ms more on collectives");
-  // Half of the excess must be such a wait.
+  // Such waits must explain half of the excess.
   EXPECT_EQ(why(6'100, 5'900), "spends 6.10 ms more on collectives");
   EXPECT_EQ(why(5'900, 6'100), "spends 6.10 ms more in aten::mm");
 }

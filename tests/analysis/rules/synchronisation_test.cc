@@ -5,8 +5,8 @@
 namespace stepscope::synchronisation_test {
 namespace {
 
-// Five steps in which the GPU and the host take turns: the host waits with
-// `wait` for 4 ms of kernels, works for 4 ms and launches the next.
+// Five steps in which the GPU and the host take turns: `wait` waits for 4 ms of
+// kernels, then the host works for 4 ms and launches the next kernels.
 template <typename Wait>
 Report TakingTurns(Wait wait, double gpu_us = 4000, double host_us = 4000) {
   GpuText run;
@@ -21,7 +21,7 @@ Report TakingTurns(Wait wait, double gpu_us = 4000, double host_us = 4000) {
   return run.Analyzed();
 }
 
-// Five steps of 10 ms that keep the GPU busy; the host is done with launching
+// Five steps of 10 ms that keep the GPU busy. The host has launched everything
 // after 0.5 ms.
 template <typename Wait>
 Report GpuBound(Wait wait) {
@@ -45,7 +45,7 @@ TEST(HostSyncTest, FiresOnItemThatLetsTheGpuRunDry) {
   EXPECT_TRUE(Promises(report, "host-sync"));
   EXPECT_GE(finding->severity, FindingSeverity::kHigh);
   EXPECT_EQ(finding->confidence, Confidence::kProven);
-  // Without it the 4 ms of the GPU and the 4 ms of the host overlap.
+  // Without the read, 4 ms of GPU work and 4 ms of host work overlap.
   EXPECT_NEAR(finding->gain.expected_ms, 4, 0.5);
   EXPECT_NE(finding->evidence.find("1 blocking read"), std::string::npos);
   EXPECT_NE(finding->where.find("aten::item > aten::_local_scalar_dense"),
@@ -54,7 +54,7 @@ TEST(HostSyncTest, FiresOnItemThatLetsTheGpuRunDry) {
   EXPECT_TRUE(IsClean(report, "explicit-sync"));
 }
 
-// An allocation failed, and the allocator frees what it holds.
+// After a failed allocation, the allocator frees its cached memory.
 TEST(HostSyncTest, StaysSilentAboutWaitsOfTheAllocator) {
   const auto with = [](bool allocates) {
     return TakingTurns([&](GpuText& run) {
@@ -97,7 +97,7 @@ TEST(HostSyncTest, StaysSilentAboutAValueReadEveryHundredSteps) {
     run.Begin("op", "aten::mm");
     run.Kernel(1000, "gemm");
     run.End();
-    run.Pass(step % 10 == 9 ? 9000 : 10);  // the queue is never long
+    run.Pass(step % 10 == 9 ? 9000 : 10);  // the queue stays short
     if (step == 50) run.Item();
     run.EndStep();
   }
@@ -105,7 +105,7 @@ TEST(HostSyncTest, StaysSilentAboutAValueReadEveryHundredSteps) {
 }
 
 TEST(HostSyncTest, StaysSilentBelowOnePerCentOfTheStep) {
-  // 70 us of 8 ms are below the gate of 0.1 ms; 200 us are above.
+  // 70 us of 8 ms are below the minimum of 0.1 ms; 200 us are above.
   const auto item = [](GpuText& run) { run.Item(); };
   EXPECT_TRUE(IsClean(TakingTurns(item, 60, 8000), "host-sync"));
   EXPECT_TRUE(Promises(TakingTurns(item, 400, 8000), "host-sync"));
@@ -172,7 +172,7 @@ TEST(HostSyncTest, OwnsTheTimeThatLaunchBoundWouldClaimToo) {
     run.Kernel(4000, "gemm");
     run.End();
     run.Item();
-    for (int i = 0; i < 250; ++i) {  // launched while the GPU would be busy
+    for (int i = 0; i < 250; ++i) {  // launches while the GPU would be busy
       run.Begin("op", "aten::add");
       run.Kernel(2, "add");
       run.End();
@@ -189,7 +189,7 @@ TEST(HostSyncTest, OwnsTheTimeThatLaunchBoundWouldClaimToo) {
 }
 
 TEST(HostSyncTest, IsAHintIfTheGpuMayWaitForOtherRanksMeanwhile) {
-  // The launch of a kernel was lost, so that replay does not speak.
+  // One kernel lost its launch, so the replay gives no prediction.
   const auto waiting_for = [](std::string_view kernel) {
     GpuText run;
     run.Line("communication 0..1000 thread=0 allreduce");
@@ -217,12 +217,12 @@ TEST(HostSyncTest, CannotLookWithoutAGpuOrWithoutRuntimeCalls) {
     step 0..1000 thread=0 number=0
     op 0..900 thread=0 aten::item
   )"));
-  EXPECT_EQ(WhyBlind(cpu, "host-sync"), "no GPU was recorded");
+  EXPECT_EQ(WhySkipped(cpu, "host-sync"), "no GPU was recorded");
   const Report blind = Analyze(TraceFromText(R"(
     step 0..1000 thread=0 number=0
     kernel 0..900 gemm
   )"));
-  EXPECT_NE(WhyBlind(blind, "host-sync").find("runtime"), std::string::npos);
+  EXPECT_NE(WhySkipped(blind, "host-sync").find("runtime"), std::string::npos);
 }
 
 TEST(ExplicitSyncTest, FiresOnAWaitInEveryStepThatLetsTheGpuRunDry) {
@@ -256,8 +256,8 @@ TEST(ExplicitSyncTest, IgnoresTheRecordersWaitAtTheEnd) {
   EXPECT_TRUE(IsClean(run.Analyzed(), "explicit-sync"));
 }
 
-// torch.profiler and Kineto each synchronise when the recording stops; the
-// program itself did so in its first step only.
+// torch.profiler and Kineto both synchronise when the recording stops. The
+// program itself did so only in its first step.
 TEST(ExplicitSyncTest, IgnoresTheRecordersWaitsAfterOneOfTheProgram) {
   GpuText run;
   for (int step = 0; step < 3; ++step) {
@@ -293,7 +293,7 @@ TEST(ExplicitSyncTest, IgnoresThreadsThatLaunchNothing) {
 }
 
 // A step with a backward pass on an autograd thread, then `between`, then the
-// optimizer; the host has 4 ms of work left.
+// optimizer. 4 ms of host work follow.
 template <typename Between>
 Report Training(Between between, bool optimizer_first = false) {
   GpuText run;
@@ -336,7 +336,7 @@ TEST(GradClipSyncTest, FiresOnANormThatIsReadBack) {
   ASSERT_NE(finding, nullptr);
   EXPECT_NEAR(finding->gain.expected_ms, 4, 0.6);
   EXPECT_NE(finding->fix_cpp.find("_foreach_norm"), std::string::npos);
-  // One norm for the one parameter.
+  // The norm is computed per tensor, and there is only one parameter.
   EXPECT_NE(finding->evidence.find("tensor by tensor"), std::string::npos);
   EXPECT_TRUE(IsClean(report, "host-sync"));
 }

@@ -10,7 +10,7 @@ constexpr const char* kTf32 =
 constexpr const char* kRelu =
     "void at::native::vectorized_elementwise_kernel<4, float>()";
 
-// Three steps: one product of `product_us`, other kernels of `rest_us`.
+// Three steps: a product of `product_us`, and other kernels of `rest_us`.
 struct Shape {
   std::string kernel = kSimt;
   std::string inputs = "(float[4096,4096],float[4096,4096])";
@@ -19,11 +19,12 @@ struct Shape {
   double host_us = 10;
   std::string op = "aten::mm";
   std::string rest = kRelu;
+  std::string launch = {};  // fields of the product's kernel
 };
 void Steps(ComputeText& text, const Shape& shape) {
   for (int i = 0; i < 3; ++i) {
-    text.Op(shape.op, shape.inputs, {{shape.kernel, shape.product_us}},
-            shape.host_us);
+    text.Op(shape.op, shape.inputs,
+            {{shape.kernel, shape.product_us, shape.launch}}, shape.host_us);
     if (shape.rest_us > 0) {
       text.Op("aten::relu", "", {{shape.rest, shape.rest_us}});
     }
@@ -42,7 +43,7 @@ TEST(TensorCoresIdleTest, FiresOnFloat32ProductsAndNamesThePeak) {
   const Finding* finding = Find(report, "tensor-cores-idle");
   ASSERT_NE(finding, nullptr);
   EXPECT_EQ(finding->severity, FindingSeverity::kCritical);
-  // 2 * 4096^3 operations at 60 % of 312 TFLOP/s take 0.73 ms of 10 ms; the
+  // 2 * 4096^3 operations at 60 % of 312 TFLOP/s take 0.73 of 10 ms. The
   // elementwise kernel becomes twice as fast.
   EXPECT_NEAR(finding->gain.expected_ms, 9.27 + 0.5, 0.15);
   EXPECT_NE(finding->assumption.find("A100"), std::string::npos);
@@ -61,7 +62,8 @@ TEST(TensorCoresIdleTest, TellsWhatProductsAndOtherKernelsSave) {
   EXPECT_EQ(products.find("convolutions save"), std::string::npos) << products;
 }
 
-// Volta and Turing compute bfloat16 without Tensor Cores, so slowly.
+// Volta and Turing have no Tensor Cores for bfloat16, so bfloat16 is slow
+// there.
 TEST(TensorCoresIdleTest, AdvisesFloat16WhereBfloat16HasNoTensorCores) {
   const Report report = With({}, "Tesla V100-SXM2-32GB", 7, 0);
   const Finding* finding = Find(report, "tensor-cores-idle");
@@ -74,8 +76,9 @@ TEST(TensorCoresIdleTest, AdvisesFloat16WhereBfloat16HasNoTensorCores) {
   EXPECT_NE(finding->fix_python.find("float16"), std::string::npos);
 }
 
-// The kernels of With({}), and samples that fill the first product: the Tensor
-// Cores are active so many percent of the time then, and of the rest never.
+// The kernels of With({}), with samples of counters: the Tensor Cores are
+// active for `percent_in_product` of the first product's time, and for
+// `percent_else` of the rest.
 Report WithCounters(double percent_in_product, double percent_else) {
   ComputeText text("NVIDIA A100-SXM4", 8, 0);
   Steps(text, {});
@@ -112,11 +115,11 @@ TEST(TensorCoresIdleTest, CountersSayHowBusyTheyWere) {
 
 TEST(TensorCoresIdleTest, CountersOverruleTheNames) {
   EXPECT_EQ(Find(WithCounters(40, 0), "tensor-cores-idle"), nullptr);
-  // Just below the threshold the names count.
+  // Just below the threshold, the kernel names decide.
   EXPECT_NE(Find(WithCounters(9, 0), "tensor-cores-idle"), nullptr);
 }
 
-// A compiled region, a recurrent layer of cuDNN, an op of an extension.
+// Examples: a compiled region, cuDNN's recurrent layer, an extension's op.
 TEST(TensorCoresIdleTest, SeesProductsUnderOpsItDoesNotKnow) {
   for (const char* op :
        {"Torch-Compiled Region: 0/0", "aten::_cudnn_rnn", "mylib::attend"}) {
@@ -132,14 +135,76 @@ TEST(TensorCoresIdleTest, TakesAFactorOfTwoWithoutShapes) {
   EXPECT_NEAR(Find(report, "tensor-cores-idle")->gain.expected_ms, 5.5, 0.1);
 }
 
+// An A100 with its number of multiprocessors.
+constexpr const char* kA100 = "sm_count=108 NVIDIA A100-SXM4";
+
+// What tensor-cores-idle gains from a product of 10 ms and unknown sizes; -1 if
+// it is silent.
+double WithoutSizes(const std::string& kernel, const std::string& grid,
+                    const std::string& device = kA100,
+                    const std::string& op = "aten::mm") {
+  const Report report = With({.kernel = kernel,
+                              .inputs = "",
+                              .rest_us = 0,
+                              .op = op,
+                              .launch = "grid=" + grid},
+                             device);
+  const Finding* finding = Find(report, "tensor-cores-idle");
+  return finding == nullptr ? -1 : finding->gain.expected_ms;
+}
+
+// 19.5 TFLOP/s become 312 TFLOP/s. Memory takes 0.06 ms.
+TEST(TensorCoresIdleTest, TileAndGridStandInForSizes) {
+  for (const char* kernel :
+       {"ampere_sgemm_128x64_nt", "maxwell_sgemm_128x64_nt"}) {
+    EXPECT_NEAR(WithoutSizes(kernel, "32,64,1"), 10 * (1 - 19.5 / 312), 0.01)
+        << kernel;
+  }
+}
+
+TEST(TensorCoresIdleTest, ASizedProductInBfloat16IsBoundedByMemory) {
+  // A result of 2^30 numbers in 10 ms has an inner size of 54. In 16 bits, it
+  // moves 2.15 GB at 80 % of 2039 GB/s.
+  EXPECT_NEAR(WithoutSizes("ampere_sgemm_128x64_nt", "131072,1,1"), 10 - 1.32,
+              0.01);
+  // Eight times as many numbers would take longer than the kernel did.
+  EXPECT_NEAR(WithoutSizes("ampere_sgemm_128x64_nt", "131072,8,1"), 5, 0.01);
+}
+
+TEST(TensorCoresIdleTest, SizesAProductOnlyIfABlockRunsOnEachMultiprocessor) {
+  EXPECT_NEAR(WithoutSizes("ampere_sgemm_128x64_nt", "107,1,1"), 5, 0.01);
+  EXPECT_NEAR(WithoutSizes("ampere_sgemm_128x64_nt", "27,2,2"),
+              10 * (1 - 19.5 / 312), 0.01);
+}
+
+TEST(TensorCoresIdleTest, TakesHalfTheTimeWhereAProductCannotBeSized) {
+  const char* grid = "32,64,1";
+  // No tile; sizes that no tile has; Tensor Cores already; 16 bits already.
+  for (const char* kernel :
+       {"ampere_sgemm_nt", "ampere_sgemm_8x4_nt", "ampere_sgemm_1024x64_nt",
+        kTf32, "ampere_fp16_sgemm_fp16_32x128_tn"}) {
+    EXPECT_NEAR(WithoutSizes(kernel, grid), 5, 0.01) << kernel;
+  }
+  // A convolution's tile says nothing of its filter.
+  EXPECT_NEAR(WithoutSizes("ampere_scudnn_128x64_relu_xregs_large_nn_v1", grid,
+                           kA100, "aten::convolution"),
+              5, 0.01);
+  // The peaks or the number of multiprocessors are unknown.
+  for (const char* device : {"sm_count=108 NVIDIA X900", "NVIDIA A100-SXM4"}) {
+    EXPECT_NEAR(WithoutSizes("ampere_sgemm_128x64_nt", grid, device), 5, 0.01)
+        << device;
+  }
+}
+
 TEST(TensorCoresIdleTest, IsBoundedByMemoryTraffic) {
-  // A thin product moves 2 * 4 bytes * 2^26 elements for few operations.
+  // A thin product moves 2 * 4 bytes * 2^26 elements but computes little.
   const Report report =
       With({.inputs = "(float[1048576,64],float[64,64])", .rest_us = 0});
   const Finding* finding = Find(report, "tensor-cores-idle");
   ASSERT_NE(finding, nullptr);
-  // 268 MB in 16 bits at 80 % of 1555 GB/s (a name without a size and 80 GiB
-  // is the 80 GB part, 2039 GB/s): 0.16 ms; compute would take 0.05 ms.
+  // 268 MB of 16-bit data at 80 % of 2039 GB/s take 0.16 ms; computing would
+  // take 0.05 ms. (An A100 without a size in its name and with 80 GiB is the 80
+  // GB model.)
   EXPECT_NEAR(finding->gain.expected_ms, 10 - 0.165, 0.02);
 }
 
@@ -169,7 +234,8 @@ TEST(TensorCoresIdleTest, IsANoteWhereTheHostIsTheLimit) {
 }
 
 TEST(TensorCoresIdleTest, LeavesOutWhatTensorCoresCannotDo) {
-  // float64, depthwise, a matrix times a vector, a name that does not tell.
+  // float64, a depthwise convolution, a matrix times a vector, and a name that
+  // shows no type.
   EXPECT_TRUE(IsClean(With({.kernel = "ampere_dgemm_64x64_nn",
                             .inputs = "(double[4096,4096],double[4096,4096])"}),
                       "tensor-cores-idle"));
@@ -190,7 +256,7 @@ TEST(TensorCoresIdleTest, StaysSilentOnDevicesWithoutThem) {
 }
 
 TEST(TensorCoresIdleTest, CannotLookAtADeviceItDoesNotKnow) {
-  EXPECT_NE(WhyBlind(With({}, "", -1, -1), "tensor-cores-idle"), "");
+  EXPECT_NE(WhySkipped(With({}, "", -1, -1), "tensor-cores-idle"), "");
 }
 
 TEST(TensorCoresIdleTest, OffersSixteenBitsForTf32) {
@@ -214,13 +280,23 @@ TEST(Tf32OffTest, FiresOnPlainFloat32Products) {
   const Report report = With({});
   const Finding* finding = Find(report, "tf32-off");
   ASSERT_NE(finding, nullptr);
-  // 2 * 4096^3 operations at 60 % of 156 TFLOP/s take 1.47 ms of 10 ms. It has
-  // its own gain beside 16 bits, which gain more: one line, and no types to
-  // change.
+  // 2 * 4096^3 operations at 60 % of 156 TFLOP/s take 1.47 of 10 ms. TF32 is a
+  // finding of its own beside 16 bits, which gain more, because it needs one
+  // line and no change of types.
   EXPECT_NEAR(finding->gain.expected_ms, 10 - 1.47, 0.05);
   ASSERT_NE(Find(report, "tensor-cores-idle"), nullptr);
   EXPECT_GT(Find(report, "tensor-cores-idle")->gain.expected_ms,
             finding->gain.expected_ms);
+}
+
+TEST(Tf32OffTest, TileAndGridStandInForSizes) {
+  const Report report = With({.kernel = "ampere_sgemm_128x64_nt",
+                              .inputs = "",
+                              .launch = "grid=32,64,1"},
+                             kA100);
+  const Finding* finding = Find(report, "tf32-off");
+  ASSERT_NE(finding, nullptr);
+  EXPECT_NEAR(finding->gain.expected_ms, 10 * (1 - 19.5 / 156), 0.01);
 }
 
 TEST(Tf32OffTest, SaysWhatItAssumesWithoutThePeaks) {
@@ -236,10 +312,10 @@ TEST(Tf32OffTest, StaysSilentBeforeAmpereAndWithoutAGpu) {
   const Report cpu = Analyze(TraceFromText(
       "step 0..1000000 thread=0 number=0\n"
       "op 0..900000 thread=0 inputs=(float[64,64],float[64,64]) aten::mm\n"));
-  EXPECT_EQ(WhyBlind(cpu, "tf32-off"), "no GPU was recorded");
+  EXPECT_EQ(WhySkipped(cpu, "tf32-off"), "no GPU was recorded");
 }
 
-TEST(Tf32OffTest, BelievesTheSettings) {
+TEST(Tf32OffTest, TrustsTheSettings) {
   ComputeText on;
   on.Line("settings 1 step=0 tf32_cublas=1 matmul_precision=high");
   Steps(on, {});

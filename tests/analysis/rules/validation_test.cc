@@ -11,11 +11,11 @@ struct Options {
   bool backward_follows = true;
   int validation_ops = 30;
   bool memory = false;
-  bool marked = false;     // as a validation phase
-  bool recompute = false;  // the second pass runs below a backward node
+  bool marked = false;     // marked as a validation phase
+  bool recompute = false;  // the second pass runs inside a backward node
 };
 
-// Two training steps with a validation pass in the second one's front.
+// Two training steps. A validation pass runs at the start of the second one.
 Report WithValidation(const Options& options) {
   std::string text = options.memory ? "watch memory\n" : "";
   int64_t now = 0;
@@ -68,7 +68,7 @@ Report WithValidation(const Options& options) {
   return Analyze(TraceFromText(text));
 }
 
-TEST(GradInValidationTest, FindsAForwardPassNobodyDifferentiates) {
+TEST(GradInValidationTest, FindsAForwardPassWithoutABackwardPass) {
   const Report report = WithValidation({});
   const Finding* finding = Find(report, "grad-in-validation");
   ASSERT_NE(finding, nullptr);
@@ -77,7 +77,7 @@ TEST(GradInValidationTest, FindsAForwardPassNobodyDifferentiates) {
   EXPECT_NE(finding->fix_cpp.find("InferenceMode"), std::string::npos);
 }
 
-// Steps of twelve ops of 500 us that only infer; `fields` of each op.
+// Inference steps of twelve ops of 500 us; each op has `fields`.
 Report Inference(int steps, const std::string& fields,
                  const std::string& last = "") {
   CpuText text;
@@ -96,7 +96,7 @@ Report Inference(int steps, const std::string& fields,
   return text.Analyzed();
 }
 
-TEST(GradInValidationTest, InferenceNeedsNoGraphEither) {
+TEST(GradInValidationTest, FindsAGraphInInference) {
   const Report report = Inference(4, "sequence=");
   const Finding* finding = Find(report, "grad-in-validation");
   ASSERT_NE(finding, nullptr);
@@ -138,7 +138,7 @@ TEST(GradInValidationTest, IgnoresWhatTheEndOfTheWindowCutOff) {
                       "grad-in-validation"));
 }
 
-// No backward pass can follow on what is called validation.
+// No backward pass can follow a phase marked as validation.
 TEST(GradInValidationTest, AMarkedPassMayBeTheLastOfTheWindow) {
   EXPECT_FALSE(
       IsClean(WithValidation({.backward_follows = false, .marked = true}),
@@ -165,9 +165,9 @@ struct Mode {
   std::string train = "True";
   std::string phase = "validate";  // "" for none
   std::string forward = "sequence=3";
-  std::string validation = "";  // fields of the ops of the second pass
+  std::string validation = "";  // fields of the second pass's ops
   bool recompute = false;
-  std::string running = "float[4]";  // the statistics; "" for none
+  std::string running = "float[4]";  // running statistics; "" for none
 };
 
 // A training pass, a second forward pass, and a backward pass.
@@ -204,13 +204,14 @@ TEST(ValidationModeTest, FindsValidationInTrainingMode) {
   EXPECT_NE(finding->evidence.find("1 batch norm and 1 dropout"),
             std::string::npos)
       << finding->evidence;
-  // It wins no time and is told all the same: the results are wrong.
+  // Fixing it saves no time, but the results are wrong.
   EXPECT_EQ(finding->status, FindingStatus::kWarning);
   EXPECT_NE(finding->fix_cpp.find("eval()"), std::string::npos);
 }
 
-// A momentum encoder runs in training mode without gradients in every step.
-TEST(ValidationModeTest, ATeacherIsNoValidation) {
+// Example: a momentum encoder runs without gradients, in training mode, in
+// every step.
+TEST(ValidationModeTest, IgnoresATeacher) {
   const auto with = [](int steps, int teacher) {
     std::string text;
     const auto norm = [&](int64_t at, const std::string& fields) {
@@ -236,9 +237,9 @@ TEST(ValidationModeTest, ATeacherIsNoValidation) {
   EXPECT_FALSE(IsClean(with(6, 2), "validation-mode"));
 }
 
-// Instance norms, and batch norms with track_running_stats=False, normalise by
-// the batch in eval(), too.
-TEST(ValidationModeTest, NormsWithoutStatisticsHaveNoMode) {
+// Instance norms and batch norms with track_running_stats=False use batch
+// statistics in eval(), too.
+TEST(ValidationModeTest, IgnoresNormsWithoutRunningStatistics) {
   const Report report = WithTwoPasses({.running = ""});
   const Finding* finding = Find(report, "validation-mode");
   ASSERT_NE(finding, nullptr);
@@ -250,7 +251,7 @@ TEST(ValidationModeTest, StaysSilentInEvalMode) {
   EXPECT_TRUE(IsClean(WithTwoPasses({.train = "False"}), "validation-mode"));
 }
 
-TEST(ValidationModeTest, ToldByTheGradientsThatAreOffWhereNoPhaseTells) {
+TEST(ValidationModeTest, RecognisesValidationByDisabledGradientsWithoutAPhase) {
   EXPECT_NE(Find(WithTwoPasses({.phase = ""}), "validation-mode"), nullptr);
   EXPECT_TRUE(IsClean(WithTwoPasses({.phase = "", .validation = "sequence=3"}),
                       "validation-mode"));
@@ -276,10 +277,11 @@ TEST(ValidationModeTest, NotesMissingInferenceMode) {
 }
 
 TEST(ValidationModeTest, CannotLookWithoutFlagsAndSettings) {
-  EXPECT_NE(WhyBlind(WithValidation({}), "validation-mode"), "");
+  EXPECT_NE(WhySkipped(WithValidation({}), "validation-mode"), "");
 }
 
-// Four steps that validate with gradients: twelve ops on `dims` of 300 us each.
+// Four steps that validate with gradients: twelve ops of 300 us on tensors of
+// size `dims`.
 Report Holding(const std::string& dims) {
   CpuText text;
   int sequence = 0;
@@ -301,8 +303,8 @@ Report Holding(const std::string& dims) {
   return text.Analyzed();
 }
 
-// 1 MiB each in pages of 4 KiB, 0.25 us a page; the last pass may still get its
-// backward pass.
+// 1 MiB per op in pages of 4 KiB, at 0.25 us per page. The last pass does not
+// count, as its backward pass may come after the recording.
 TEST(GradInValidationTest, OnACpuCountsThePagesThatTheGraphHolds) {
   const Report large = Holding("float[256,1024]");
   const Finding* finding = Find(large, "grad-in-validation");
@@ -313,13 +315,13 @@ TEST(GradInValidationTest, OnACpuCountsThePagesThatTheGraphHolds) {
       0.01);
 }
 
-// Twenty steps of 10 ms; each fifth one also runs `passes` of 3 ms without
-// gradients, in a range if it is named.
+// Twenty steps of 10 ms. Every fifth step also runs `passes` passes of 3 ms
+// without gradients, in a range if it has a name.
 struct Passes {
   int passes = 5;
   std::string named = {};
-  int most = 20;          // steps from here on only train
-  bool own_step = false;  // they are steps of their own
+  int most = 20;          // later steps only train
+  bool own_step = false;  // the passes are steps of their own
 };
 Report WithPasses(const Passes& options) {
   CpuText text;
@@ -338,7 +340,7 @@ Report WithPasses(const Passes& options) {
   return text.Analyzed();
 }
 
-TEST(FrequentValidationTest, TellsItsShareOfAllSteps) {
+TEST(FrequentValidationTest, ReportsItsShareOfAllSteps) {
   const Report report = WithPasses({.named = "evaluate"});
   const Finding* finding = Find(report, "frequent-validation");
   ASSERT_NE(finding, nullptr);
@@ -369,7 +371,7 @@ TEST(FrequentValidationTest, LeavesAFifthAlone) {
   EXPECT_TRUE(IsClean(WithPasses({.passes = 4}), "frequent-validation"));
 }
 
-TEST(FrequentValidationTest, OnePassTellsNoRate) {
+TEST(FrequentValidationTest, NeedsMoreThanOneValidation) {
   EXPECT_TRUE(
       IsClean(WithPasses({.passes = 60, .most = 5}), "frequent-validation"));
 }

@@ -7,13 +7,14 @@ namespace {
 constexpr const char* kRule = "merged-adapter";
 constexpr const char* kWeight = "float[1536,768]";
 
-// A layer of 96 rows whose weight is the sum of a frozen one and an adapter.
-// Each op takes 1 ms, each node of one as well, and that of the layer 2 ms.
+// A layer of 96 rows whose weight is the sum of a frozen weight and an adapter.
+// Each op and each node takes 1 ms, except for the layer's node, which takes 2
+// ms.
 struct How {
   std::string rank = "4";
-  bool adds = true;       // the adapter to the weight
-  bool trains = false;    // the weight as well
-  std::string also = "";  // an op that takes the sum before the layer
+  bool adds = true;       // adds the adapter to the weight
+  bool trains = false;    // the weight is trained, too
+  std::string also = "";  // an op that reads the sum before the layer
   bool has_layer = true;
 };
 
@@ -29,7 +30,7 @@ class Steps {
     text_.Op(name, "(" + inputs + ")", {}, 1000,
              "sequence=" + std::to_string(sequence_++));
   }
-  // A node with these products, one after the other.
+  // Writes a node that runs `products` one after the other.
   void Node(int number, const std::vector<std::string>& products) {
     const std::string fields =
         "kind=backward sequence=" + std::to_string(number);
@@ -85,32 +86,32 @@ class Steps {
 
 Report Of(const How& how) { return Steps(how).Analyzed(); }
 
-TEST(AdaptersTest, AnAdapterIsMergedIntoItsWeight) {
+TEST(AdaptersTest, FindsAnAdapterMergedIntoItsWeight) {
   const Report report = Of({});
   const Finding* finding = Find(report, kRule);
   ASSERT_NE(finding, nullptr);
   EXPECT_EQ(finding->gain_kind, GainKind::kBound);
-  // The product, the scale and the sum with their nodes, and the gradient of
-  // the weight, in whose place three thin products take 4 * 2304 / 1179648
-  // each.
+  // Saves the product, the scale and the sum with their nodes, and the gradient
+  // of the weight. Three thin products replace that gradient; each takes 4 *
+  // 2304 / 1179648 of it.
   EXPECT_NEAR(finding->gain.expected_ms, 6 + 1 - 3 * 4 * 2304.0 / 1179648,
               0.05);
   EXPECT_NE(finding->evidence.find("of rank 4"), std::string::npos)
       << finding->evidence;
 }
 
-TEST(AdaptersTest, OtherCodeMayNeedTheSum) {
+TEST(AdaptersTest, StaysSilentIfOtherCodeNeedsTheSum) {
   EXPECT_TRUE(IsClean(Of({.also = "aten::linalg_svd"}), kRule));
   EXPECT_TRUE(IsClean(Of({.has_layer = false}), kRule));
 }
 
-// Then the layer is factorised, or its gradient is needed anyway.
-TEST(AdaptersTest, TheWeightMayNotBeFrozen) {
+// In these cases the layer is factorised, or its gradient is needed anyway.
+TEST(AdaptersTest, NeedsAFrozenWeight) {
   EXPECT_TRUE(IsClean(Of({.adds = false}), kRule));
   EXPECT_TRUE(IsClean(Of({.trains = true}), kRule));
 }
 
-TEST(AdaptersTest, TheMatricesMayNotBeThin) {
+TEST(AdaptersTest, NeedsThinMatrices) {
   EXPECT_FALSE(IsClean(Of({.rank = "128"}), kRule));
   EXPECT_TRUE(IsClean(Of({.rank = "256"}), kRule));
 }

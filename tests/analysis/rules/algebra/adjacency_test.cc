@@ -8,7 +8,8 @@ constexpr const char* kRule = "renormalised-adjacency";
 constexpr const char* kSum = "inputs=(float[400,400]) aten::sum";
 constexpr const char* kScale = "inputs=(float[400,400],float[400,1]) aten::div";
 
-// A product of the matrix with features of this width, and a layer.
+// Returns the ops of a layer: the matrix times features of `width`, then a
+// linear layer.
 std::vector<std::string> Layer(const std::string& width) {
   return {"inputs=(float[400,400],float[8,400," + width + "]) aten::matmul",
           "inputs=(float[8,400," + width + "],float[64," + width +
@@ -34,7 +35,7 @@ Report Of(const std::vector<std::string>& ops) {
   return text.Analyzed();
 }
 
-TEST(AdjacencyTest, EachLayerNormalisesTheMatrix) {
+TEST(AdjacencyTest, FindsAMatrixNormalisedInEachLayer) {
   const Report report =
       Of(Joined({{kSum, kScale}, Layer("12"), {kSum, kScale}, Layer("64")}));
   const Finding* finding = Find(report, kRule);
@@ -47,22 +48,22 @@ TEST(AdjacencyTest, EachLayerNormalisesTheMatrix) {
       << finding->evidence;
 }
 
-TEST(AdjacencyTest, OnceIsEnough) {
+TEST(AdjacencyTest, AllowsOneNormalisation) {
   EXPECT_TRUE(
       IsClean(Of(Joined({{kSum, kScale}, Layer("12"), Layer("64")})), kRule));
 }
 
-// One layer, called for graphs of one size.
-TEST(AdjacencyTest, GraphsOfOneSizeMayDiffer) {
+// One layer is called for several graphs of the same size.
+TEST(AdjacencyTest, IgnoresDifferentGraphsOfOneSize) {
   EXPECT_TRUE(IsClean(
       Of(Joined({{kSum, kScale}, Layer("12"), {kSum, kScale}, Layer("12")})),
       kRule));
 }
 
-TEST(AdjacencyTest, ThePreparationMustBeTheSame) {
+TEST(AdjacencyTest, NeedsTheSamePreparation) {
   EXPECT_TRUE(IsClean(
       Of(Joined({{kSum, kScale}, Layer("12"), {kSum}, Layer("64")})), kRule));
-  // Ops of other sizes or at random end it.
+  // An op on another size or a random op ends the chain.
   for (const char* op : {"inputs=(float[400,64]) aten::relu",
                          "inputs=(float[400,400]) aten::bernoulli"}) {
     EXPECT_TRUE(IsClean(Of(Joined({{kSum, kScale, op},
@@ -74,7 +75,7 @@ TEST(AdjacencyTest, ThePreparationMustBeTheSame) {
   }
 }
 
-TEST(AdjacencyTest, AMatrixWithGradientsIsTrained) {
+TEST(AdjacencyTest, IgnoresATrainedMatrix) {
   CpuText text;
   int sequence = 0;
   for (int step = 0; step < 4; ++step) {

@@ -13,11 +13,11 @@ struct Pairs {
   std::string then = "aten::square";
   std::string reduce = "aten::sum";
   std::string dims = "[2]";
-  std::string before = {};  // an op in front of the first
+  std::string before = {};  // an op before the first one
 };
 
-// Steps of 10 ms in which all pairs are combined in 1 ms, squared in 1 ms and
-// summed up in 0.5 ms; their nodes take 2 ms.
+// Steps of 10 ms: combining all pairs takes 1 ms, squaring 1 ms and summing 0.5
+// ms. Each of their nodes takes 2 ms.
 Report Of(const Pairs& how) {
   CpuText text;
   for (int i = 0; i < 4; ++i) {
@@ -43,7 +43,7 @@ Report Of(const Pairs& how) {
   return text.Analyzed();
 }
 
-TEST(BroadcastContractionTest, DistancesAreAMatrixProduct) {
+TEST(BroadcastContractionTest, AdvisesAMatrixProductForDistances) {
   const Report report = Of({});
   const Finding* finding = Find(report, kRule);
   ASSERT_NE(finding, nullptr);
@@ -56,12 +56,12 @@ TEST(BroadcastContractionTest, DistancesAreAMatrixProduct) {
   EXPECT_NE(finding->fix_python.find("torch.cdist"), std::string::npos);
 }
 
-TEST(BroadcastContractionTest, SumsOfProductsAreOne) {
+TEST(BroadcastContractionTest, AdvisesAMatrixProductForSumsOfProducts) {
   const Report report = Of({.combine = "aten::mul", .then = ""});
   const Finding* finding = Find(report, kRule);
   ASSERT_NE(finding, nullptr);
   EXPECT_NE(finding->fix_python.find("x @ y.T"), std::string::npos);
-  // A tensor may lack its first dimensions, and dims count from the last.
+  // A tensor may lack leading dimensions, so dimensions count from the last.
   EXPECT_FALSE(IsClean(Of({.combine = "aten::mul",
                            .right = "float[128,64]",
                            .then = "",
@@ -69,14 +69,14 @@ TEST(BroadcastContractionTest, SumsOfProductsAreOne) {
                        kRule));
 }
 
-TEST(BroadcastContractionTest, OtherOpsNeedTheLargeTensor) {
+TEST(BroadcastContractionTest, StaysSilentIfOtherOpsNeedTheLargeTensor) {
   EXPECT_TRUE(IsClean(Of({.then = "aten::relu"}), kRule));
   EXPECT_TRUE(IsClean(Of({.combine = "aten::add"}), kRule));
   EXPECT_TRUE(IsClean(Of({.combine = "aten::mul"}), kRule));
   EXPECT_TRUE(IsClean(Of({.reduce = "aten::amin"}), kRule));
 }
 
-TEST(BroadcastContractionTest, OnlyADimensionOfBothIsContracted) {
+TEST(BroadcastContractionTest, NeedsADimensionThatBothHave) {
   EXPECT_TRUE(IsClean(Of({.dims = "[1]"}), kRule));
   EXPECT_TRUE(IsClean(Of({.dims = "[]"}), kRule));
   EXPECT_TRUE(IsClean(Of({.left = "float[128,128,64]"}), kRule));
@@ -91,7 +91,7 @@ TEST(BroadcastContractionTest, SmallTensorsStayInTheCache) {
   EXPECT_FALSE(IsClean(with("32"), kRule));
 }
 
-// These ops broadcast and sum up themselves.
+// Ops that broadcast and reduce in one call.
 struct Whole {
   std::string op = "aten::cosine_similarity";
   std::string left = "float[128,1,64]", right = "float[1,128,64]";
@@ -117,7 +117,7 @@ Report Of(const Whole& how) {
   return text.Analyzed();
 }
 
-TEST(BroadcastContractionTest, OneOpMayDoAllOfIt) {
+TEST(BroadcastContractionTest, SeesOpsThatBroadcastAndReduce) {
   const Report report = Of(Whole{});
   const Finding* finding = Find(report, kRule);
   ASSERT_NE(finding, nullptr);
@@ -133,17 +133,17 @@ TEST(BroadcastContractionTest, OneOpMayDoAllOfIt) {
   EXPECT_NE(finding->fix_python.find("torch.cdist"), std::string::npos);
 }
 
-TEST(BroadcastContractionTest, OneOpMustSumUpWhatBothHave) {
+TEST(BroadcastContractionTest, IgnoresOpsThatCombineRowsWithRows) {
   EXPECT_TRUE(
       IsClean(Of(Whole{.rest = ",Scalar=\"1\",Scalar=\"1e-08\""}), kRule));
-  // Of rows with rows.
+  // Combines rows with rows, not all pairs.
   EXPECT_TRUE(IsClean(
       Of(Whole{.left = "float[128,128,64]", .right = "float[128,128,64]"}),
       kRule));
 }
 
-// q * (k + a), summed up.
-TEST(BroadcastContractionTest, AProductWithASumIsDistributed) {
+// The sum of q * (k + a).
+TEST(BroadcastContractionTest, DistributesAProductWithASum) {
   Pairs how = {.combine = "aten::mul",
                .left = "float[128,1,64]",
                .right = "float[128,128,64]",
@@ -153,7 +153,7 @@ TEST(BroadcastContractionTest, AProductWithASumIsDistributed) {
   const Finding* finding = Find(report, kRule);
   ASSERT_NE(finding, nullptr);
   EXPECT_TRUE(finding->fix_python.starts_with("distribute the product"));
-  // A tensor of such a size that is there anyway.
+  // The program already has a tensor of this size.
   how.before = "inputs=(float[128,128,64],float[128,128,64]) aten::add";
   EXPECT_TRUE(IsClean(Of(how), kRule));
 }

@@ -20,7 +20,7 @@ Report Of(const std::vector<std::string>& ops) {
   return text.Analyzed();
 }
 
-TEST(DiagonalsTest, BothProductsOfANormalisationScale) {
+TEST(DiagonalsTest, FindsBothProductsOfANormalisation) {
   const Report report = Of({kMake, kSquare, kSquare});
   const Finding* finding = Find(report, kRule);
   ASSERT_NE(finding, nullptr);
@@ -33,7 +33,7 @@ TEST(DiagonalsTest, BothProductsOfANormalisationScale) {
       << finding->evidence;
 }
 
-TEST(DiagonalsTest, OneProductScales) {
+TEST(DiagonalsTest, FindsOneProduct) {
   const Report report =
       Of({kMake, "inputs=(float[400,400],float[400,32]) aten::mm",
           "inputs=(float[400,32]) aten::relu"});
@@ -45,9 +45,9 @@ TEST(DiagonalsTest, OneProductScales) {
                        kRule));
 }
 
-// The normalised matrix then multiplies features: that product is none of a
-// diagonal matrix.
-TEST(DiagonalsTest, WhatTheProductsMakeIsNotDiagonal) {
+// The normalised matrix then multiplies features. That matrix is not diagonal,
+// so this product does not count.
+TEST(DiagonalsTest, IgnoresProductsOfTheResult) {
   const Report report =
       Of({kMake, kSquare, kSquare,
           "inputs=(float[400,400],float[400,32]) aten::matmul"});
@@ -56,14 +56,14 @@ TEST(DiagonalsTest, WhatTheProductsMakeIsNotDiagonal) {
   EXPECT_NEAR(finding->gain.expected_ms, 3, 0.01);
 }
 
-TEST(DiagonalsTest, AnotherOpMayNeedTheMatrix) {
+TEST(DiagonalsTest, StaysSilentIfAnotherOpNeedsTheMatrix) {
   EXPECT_TRUE(IsClean(
       Of({kMake, "inputs=(float[400,400],float[400,400]) aten::add", kSquare}),
       kRule));
-  // diag() of a matrix is a vector.
+  // diag() of a matrix returns a vector.
   EXPECT_TRUE(IsClean(
       Of({"inputs=(float[400,400],Scalar=\"0\") aten::diag", kSquare}), kRule));
-  // Beside the diagonal.
+  // The values lie beside the diagonal.
   EXPECT_TRUE(IsClean(
       Of({"inputs=(float[400],Scalar=\"1\") aten::diag", kSquare}), kRule));
   EXPECT_TRUE(IsClean(Of({"inputs=(float[8],Scalar=\"0\") aten::diag",
@@ -77,7 +77,7 @@ constexpr const char* kEmbed =
 constexpr const char* kCholesky =
     "inputs=(float[128,32,32]) aten::linalg_cholesky";
 
-TEST(DiagonalsTest, ADiagonalCovarianceIsFactorised) {
+TEST(DiagonalsTest, FindsAFactorisedDiagonalCovariance) {
   const Report report =
       Of({kEmbed, kCholesky, "inputs=(float[64,64]) aten::relu",
           "inputs=(float[128,32,32],float[128,32,32]) "
@@ -91,8 +91,8 @@ TEST(DiagonalsTest, ADiagonalCovarianceIsFactorised) {
       << finding->evidence;
 }
 
-// As that of the Jacobian of a coupling layer.
-TEST(DiagonalsTest, TheDeterminantOfADiagonalMatrixIsAProduct) {
+// Example: the Jacobian of a coupling layer.
+TEST(DiagonalsTest, FindsTheDeterminantOfADiagonalMatrix) {
   const Report report =
       Of({kEmbed, "inputs=(float[128,32,32]) aten::linalg_slogdet"});
   const Finding* finding = Find(report, kCovariance);
@@ -103,7 +103,7 @@ TEST(DiagonalsTest, TheDeterminantOfADiagonalMatrixIsAProduct) {
               kCovariance));
 }
 
-TEST(DiagonalsTest, AFullCovarianceHasToBeFactorised) {
+TEST(DiagonalsTest, AllowsFactorisingAFullCovariance) {
   EXPECT_TRUE(IsClean(Of({kCholesky}), kCovariance));
   const std::string both = "inputs=(float[128,32,32],float[128,32,32]) ";
   EXPECT_TRUE(

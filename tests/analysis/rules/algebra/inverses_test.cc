@@ -6,8 +6,8 @@ namespace {
 
 constexpr const char* kRule = "explicit-inverse";
 
-// A step of 10 ms: the lines, each an op of 1 ms and, where it is not a
-// product and the program trains, a node of 2 ms.
+// Steps of 10 ms. Each of `lines` is an op of 1 ms. If the program trains, each
+// op except for products has a node of 2 ms.
 Report Of(const std::vector<std::string>& lines, bool trains = true) {
   CpuText text;
   int sequence = 0;
@@ -42,7 +42,7 @@ std::string Times(const std::string& size = "500,500") {
   return "inputs=(double[" + size + "],double[500,1]) aten::mm";
 }
 
-TEST(ExplicitInverseTest, SolvesInPlaceOfInverting) {
+TEST(ExplicitInverseTest, AdvisesToSolveInsteadOfInverting) {
   const Report report = Of({On("linalg_inv"), Times()});
   const Finding* finding = Find(report, kRule);
   ASSERT_NE(finding, nullptr);
@@ -52,11 +52,12 @@ TEST(ExplicitInverseTest, SolvesInPlaceOfInverting) {
             std::string::npos);
 }
 
-TEST(ExplicitInverseTest, OneFactorForTheDeterminantToo) {
+TEST(ExplicitInverseTest, AdvisesOneFactorForTheDeterminantToo) {
   const Report report = Of({On("linalg_inv"), Times(), On("logdet")});
   const Finding* finding = Find(report, kRule);
   ASSERT_NE(finding, nullptr);
-  // The inverse with its gradient, and the determinant without.
+  // Saves the inverse with its gradient, and the determinant without its
+  // gradient.
   EXPECT_NEAR(finding->gain.expected_ms, 4, 0.01);
   EXPECT_NE(finding->fix_python.find("torch.cholesky_solve"),
             std::string::npos);
@@ -74,14 +75,15 @@ TEST(ExplicitInverseTest, SolvesAndTakesTheDeterminant) {
   EXPECT_NE(finding->evidence.find("The determinant alone takes 1.00 ms"),
             std::string::npos)
       << finding->evidence;
-  // Another matrix is made in between, or has other sizes.
+  // Another matrix is computed in between, or the matrix has another size.
   EXPECT_TRUE(IsClean(Of({On("logdet"), On("exp"), solve}), kRule));
   EXPECT_TRUE(IsClean(Of({On("logdet", "400,400"), solve}), kRule));
   EXPECT_TRUE(IsClean(Of({solve}), kRule));
 }
 
-// Without nodes, of a matrix that is given: it may be a constant, or data.
-TEST(ExplicitInverseTest, AConstantIsFactorisedOnce) {
+// The matrix has no autograd node and comes from outside the step, so it may be
+// a constant or data.
+TEST(ExplicitInverseTest, AsksWhetherTheMatrixIsConstant) {
   const auto found = [](const std::vector<std::string>& lines, bool trains) {
     const Report report = Of(lines, trains);
     const Finding* finding = Find(report, kRule);
@@ -94,7 +96,8 @@ TEST(ExplicitInverseTest, AConstantIsFactorisedOnce) {
     EXPECT_NE(finding.fix_python.find("once, before training"),
               std::string::npos)
         << finding.fix_python;
-    // Made in the step, perhaps taken from a batch, changed, with a gradient.
+    // The matrix is computed in the step, may come from a batch, is changed, or
+    // has a gradient.
     EXPECT_EQ(found({On("exp"), On(op)}, false).fix_python, "");
     EXPECT_EQ(
         found({"inputs=(double[900,500]) aten::cov", On(op)}, false).fix_python,
@@ -113,7 +116,7 @@ TEST(ExplicitInverseTest, AConstantIsFactorisedOnce) {
             std::string::npos);
 }
 
-TEST(ExplicitInverseTest, CholeskyWithItsDiagonalIsRight) {
+TEST(ExplicitInverseTest, AllowsCholeskyWithItsDiagonal) {
   EXPECT_TRUE(
       IsClean(Of({On("linalg_cholesky"),
                   "inputs=(double[500,1],double[500,500]) aten::cholesky_solve",
@@ -121,18 +124,18 @@ TEST(ExplicitInverseTest, CholeskyWithItsDiagonalIsRight) {
               kRule));
 }
 
-TEST(ExplicitInverseTest, TheInverseItselfIsRead) {
+TEST(ExplicitInverseTest, StaysSilentIfTheInverseIsRead) {
   EXPECT_TRUE(IsClean(Of({On("linalg_inv"), Times(), On("diagonal")}), kRule));
   EXPECT_TRUE(IsClean(Of({On("linalg_inv")}), kRule));
 }
 
-TEST(ExplicitInverseTest, SmallMatrices) {
+TEST(ExplicitInverseTest, IgnoresSmallMatrices) {
   EXPECT_TRUE(IsClean(Of({On("linalg_inv", "63,63"), Times("63,63")}), kRule));
   EXPECT_FALSE(IsClean(Of({On("linalg_inv", "64,64"), Times("64,64")}), kRule));
 }
 
-// The gradient of lstsq makes the pseudo-inverse anyway.
-TEST(ExplicitInverseTest, LeastSquaresWithoutGradient) {
+// The gradient of lstsq computes the pseudo-inverse anyway.
+TEST(ExplicitInverseTest, AdvisesLstsqOnlyWithoutGradients) {
   const std::vector<std::string> lines = {On("linalg_pinv", "500,100"),
                                           Times("100,500")};
   const Report report = Of(lines, false);

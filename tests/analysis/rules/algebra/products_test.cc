@@ -6,8 +6,8 @@ namespace {
 
 constexpr const char* kRule = "product-order";
 
-// A step of 10 ms: the lines, each an op of 1 ms with a node of 1 ms if
-// `trains`, and a sort.
+// Steps of 10 ms. Each of `lines` is an op of 1 ms, with a node of 1 ms if
+// `trains`. A sort fills the rest.
 Report StepOf(const std::vector<std::string>& lines, bool trains = false) {
   CpuText text;
   int sequence = 0;
@@ -34,9 +34,9 @@ Report StepOf(const std::vector<std::string>& lines, bool trains = false) {
 }
 
 struct Graph {
-  std::string nodes = "1000";  // that rows are gathered from
-  std::string width = "64";    // of what is projected to
-  std::string messages = "";   // an op on them
+  std::string nodes = "1000";  // number of nodes to gather rows from
+  std::string width = "64";    // width after the projection
+  std::string messages = "";   // an op on the messages
   std::string sums = "";       // an op on the sums
   bool trains = false;
 };
@@ -60,7 +60,7 @@ TEST(ProductOrderTest, ProjectsBeforeTheSum) {
   const Finding* finding = Find(report, kRule);
   ASSERT_NE(finding, nullptr);
   EXPECT_EQ(finding->gain_kind, GainKind::kBound);
-  EXPECT_NEAR(finding->gain.expected_ms, 4, 0.01);  // not the product
+  EXPECT_NEAR(finding->gain.expected_ms, 4, 0.01);  // without the product
   EXPECT_NE(finding->evidence.find("of [1000, 128], and aten::linear then only "
                                    "projects them to a width of 64"),
             std::string::npos)
@@ -69,7 +69,7 @@ TEST(ProductOrderTest, ProjectsBeforeTheSum) {
             std::string::npos);
 }
 
-TEST(ProductOrderTest, SumsOfFixedFeaturesAreMadeOnce) {
+TEST(ProductOrderTest, AdvisesToSumFixedFeaturesOnce) {
   const Report report = Of(Graph{});
   const Finding* finding = Find(report, kRule);
   ASSERT_NE(finding, nullptr);
@@ -77,7 +77,7 @@ TEST(ProductOrderTest, SumsOfFixedFeaturesAreMadeOnce) {
             std::string::npos);
 }
 
-TEST(ProductOrderTest, MessagesAndSumsMayBeScaled) {
+TEST(ProductOrderTest, AllowsScaledMessagesAndSums) {
   EXPECT_FALSE(IsClean(
       Of(Graph{.messages = "inputs=(float[9000,128],float[9000,1]) aten::mul",
                .sums = "inputs=(float[1000,128],float[1000,1]) aten::div"}),
@@ -97,8 +97,9 @@ TEST(ProductOrderTest, ProjectsToHalfTheWidth) {
   EXPECT_FALSE(IsClean(Of(Graph{.width = "64"}), kRule));
 }
 
-// Sampled neighbours: there are more rows to project before the sum.
-TEST(ProductOrderTest, MoreRowsThanSums) {
+// With sampled neighbours, more rows would be projected before the sum than
+// after it.
+TEST(ProductOrderTest, StaysSilentIfThereAreMoreRowsThanSums) {
   EXPECT_TRUE(IsClean(Of(Graph{.nodes = "1001"}), kRule));
 }
 
@@ -117,7 +118,7 @@ TEST(ProductOrderTest, ChangesTheBrackets) {
   EXPECT_EQ(finding->confidence, Confidence::kStrong);
 }
 
-// Weights of low rank, multiplied with each other in each step.
+// The program multiplies low-rank weights in each step.
 TEST(ProductOrderTest, BothSidesAndBatches) {
   EXPECT_FALSE(
       IsClean(StepOf({Mm("512,8", "8,300"), Mm("64,512", "512,300")}), kRule));
@@ -131,7 +132,7 @@ TEST(ProductOrderTest, BothSidesAndBatches) {
               kRule));
 }
 
-TEST(ProductOrderTest, TheOtherOrderNeedsAsMuch) {
+TEST(ProductOrderTest, StaysSilentIfTheOtherOrderNeedsAsMuch) {
   EXPECT_TRUE(
       IsClean(StepOf({Mm("64,512", "512,8"), Mm("64,8", "8,300")}), kRule));
   // Three projections of one input.
@@ -141,7 +142,7 @@ TEST(ProductOrderTest, TheOtherOrderNeedsAsMuch) {
       kRule));
 }
 
-TEST(ProductOrderTest, SomethingElseTakesTheProduct) {
+TEST(ProductOrderTest, StaysSilentIfAnotherOpReadsTheProduct) {
   const std::string first = Mm("256,512", "512,300");
   const std::string then = Mm("256,300", "300,2");
   EXPECT_TRUE(IsClean(
@@ -151,8 +152,8 @@ TEST(ProductOrderTest, SomethingElseTakesTheProduct) {
   EXPECT_TRUE(IsClean(StepOf({first, then, then}), kRule));
 }
 
-// The next step may go on with what this one made of its own result.
-TEST(ProductOrderTest, ASquareMatrixMayBeCarriedOn) {
+// The next step may continue with this step's result.
+TEST(ProductOrderTest, IgnoresASquareMatrixCarriedToTheNextStep) {
   const std::vector<std::string> lines = {Mm("300,300", "300,300"),
                                           Mm("300,300", "300,2")};
   const Report carried = StepOf(lines);
@@ -192,7 +193,7 @@ TEST(ProductOrderTest, ClassifiesBeforeEnlarging) {
   const Finding* finding = Find(report, kRule);
   ASSERT_NE(finding, nullptr);
   EXPECT_EQ(finding->gain_kind, GainKind::kBound);
-  // Of two of enlarging remain 5 / 64, of two of the convolution 1 / 16.
+  // 5/64 of 2 ms for enlarging remain, and 1/16 of 2 ms for the convolution.
   EXPECT_NEAR(finding->gain.expected_ms, 4 - 2 * 5.0 / 64 - 2.0 / 16, 0.01);
   EXPECT_NE(finding->evidence.find("aten::upsample_bilinear2d enlarges to [6, "
                                    "64, 96, 96], and aten::conv2d, with a "
@@ -202,11 +203,12 @@ TEST(ProductOrderTest, ClassifiesBeforeEnlarging) {
       << finding->evidence;
 }
 
-TEST(ProductOrderTest, OtherOpsNeedTheEnlargedTensor) {
+TEST(ProductOrderTest, StaysSilentIfOtherOpsNeedTheEnlargedTensor) {
   EXPECT_TRUE(IsClean(
       StepOf({kEnlarge, "inputs=(float[6,64,96,96]) aten::relu", kClassify}),
       kRule));
-  // Neighbours are summed up, places are left out, hardly fewer channels.
+  // The convolution sums over neighbours, skips places, or hardly reduces the
+  // channels.
   EXPECT_TRUE(IsClean(
       StepOf({kEnlarge, Convolution("float[6,64,96,96]", "float[5,64,3,3]")}),
       kRule));
@@ -219,9 +221,9 @@ TEST(ProductOrderTest, OtherOpsNeedTheEnlargedTensor) {
       kRule));
 }
 
-// Attention without a softmax: rows are divided by their sums, before or behind
+// Attention without a softmax: each row is divided by its sum, before or after
 // the second product.
-TEST(ProductOrderTest, RowsMayBeDividedByTheirSums) {
+TEST(ProductOrderTest, AllowsRowsDividedByTheirSums) {
   const std::string scores =
       "inputs=(float[8,384,16],float[8,16,384]) aten::matmul";
   const std::string sum =
@@ -241,7 +243,7 @@ TEST(ProductOrderTest, RowsMayBeDividedByTheirSums) {
   EXPECT_TRUE(IsClean(
       StepOf({scores, "inputs=(float[8,384,384]) aten::softmax", values}),
       kRule));
-  // The sums of columns are no rows' own.
+  // Sums of columns do not belong to a row.
   EXPECT_TRUE(IsClean(
       StepOf({scores,
               "inputs=(float[8,384,384],ScalarList=\"[1]\",Scalar=\"True\") "

@@ -6,7 +6,8 @@ namespace {
 
 constexpr const char* kRule = "one-hot-product";
 
-// A step of 10 ms: the lines, each an op of 1 ms; the last has a node of 2 ms.
+// Steps of 10 ms. Each of `lines` is an op of 1 ms; the last one has a node of
+// 2 ms.
 Report Of(const std::vector<std::string>& lines) {
   CpuText text;
   for (int i = 0; i < 4; ++i) {
@@ -30,7 +31,7 @@ const std::string kFloat = "inputs=(long int[512,300],Scalar=\"6\") aten::to";
 const std::string kLinear =
     "inputs=(float[512,300],float[64,300],float[64]) aten::linear";
 
-TEST(OneHotProductTest, LooksRowsUp) {
+TEST(OneHotProductTest, AdvisesToLookRowsUp) {
   const Report report = Of({kOneHot, kFloat, kLinear});
   const Finding* finding = Find(report, kRule);
   ASSERT_NE(finding, nullptr);
@@ -43,13 +44,13 @@ TEST(OneHotProductTest, LooksRowsUp) {
             std::string::npos);
 }
 
-TEST(OneHotProductTest, TheNumberOfClassesMayBeLeftOut) {
+TEST(OneHotProductTest, AllowsOneHotWithoutTheNumberOfClasses) {
   EXPECT_FALSE(IsClean(Of({"inputs=(long int[512],Scalar=\"-1\") aten::one_hot",
                            kFloat, kLinear}),
                        kRule));
 }
 
-TEST(OneHotProductTest, OnesAreScattered) {
+TEST(OneHotProductTest, SeesScatteredOnes) {
   const auto scattered = [](const std::string& index) {
     return Of({"inputs=(float[512,300],Scalar=\"1\",long int[512," + index +
                    "],Scalar=\"1\") aten::scatter_",
@@ -64,7 +65,7 @@ TEST(OneHotProductTest, OnesAreScattered) {
       kRule));
 }
 
-TEST(OneHotProductTest, SumsGroupsUp) {
+TEST(OneHotProductTest, AdvisesIndexAddForSumsOfGroups) {
   const Report report = Of({kOneHot, kFloat, "inputs=(float[512,300]) aten::t",
                             "inputs=(float[300,512],float[512,64]) aten::mm"});
   const Finding* finding = Find(report, kRule);
@@ -72,7 +73,7 @@ TEST(OneHotProductTest, SumsGroupsUp) {
   EXPECT_NE(finding->fix_python.find("index_add"), std::string::npos);
 }
 
-TEST(OneHotProductTest, OtherOpsTakeTheRows) {
+TEST(OneHotProductTest, StaysSilentIfOtherOpsReadTheRows) {
   EXPECT_TRUE(IsClean(
       Of({kOneHot, kFloat,
           "inputs=(TensorList(float[512,300],float[512,8]),Scalar=\"1\") "
@@ -90,7 +91,7 @@ TEST(OneHotProductTest, OtherOpsTakeTheRows) {
       kRule));
 }
 
-TEST(OneHotProductTest, FewClasses) {
+TEST(OneHotProductTest, IgnoresFewClasses) {
   const auto with = [](const std::string& classes) {
     return Of(
         {"inputs=(long int[512],Scalar=\"" + classes + "\") aten::one_hot",
@@ -104,7 +105,7 @@ TEST(OneHotProductTest, FewClasses) {
 constexpr const char* kSparse = "sparse-kept-dense";
 const std::string kSpread = "inputs=(float[512,512],float[512,32]) aten::mm";
 
-TEST(SparseKeptDenseTest, AConstantSquareMultipliesFeatures) {
+TEST(SparseKeptDenseTest, FindsAConstantSquareTimesFeatures) {
   const Report report =
       Of({"inputs=(float[512,64],float[32,64]) aten::linear", kSpread});
   const Finding* finding = Find(report, kSparse);
@@ -116,7 +117,7 @@ TEST(SparseKeptDenseTest, AConstantSquareMultipliesFeatures) {
       << finding->evidence;
 }
 
-TEST(SparseKeptDenseTest, TheMatrixIsMadeOrUsedInTheStep) {
+TEST(SparseKeptDenseTest, StaysSilentIfTheStepComputesOrReadsTheMatrix) {
   for (const std::string op :
        {"inputs=(float[512,512],Scalar=\"-1\") aten::softmax",
         "inputs=(float[512,64],float[64,512]) aten::mm"}) {
@@ -124,7 +125,7 @@ TEST(SparseKeptDenseTest, TheMatrixIsMadeOrUsedInTheStep) {
   }
 }
 
-TEST(SparseKeptDenseTest, TheStepWritesTheEdges) {
+TEST(SparseKeptDenseTest, SeesEdgesWrittenInTheStep) {
   const std::string zeros =
       "inputs=(ScalarList=\"[512, 512]\",Scalar=\"6\") aten::zeros";
   const auto written = [](const std::string& values) {
@@ -136,12 +137,12 @@ TEST(SparseKeptDenseTest, TheStepWritesTheEdges) {
   ASSERT_NE(finding, nullptr);
   EXPECT_NE(finding->evidence.find("writes by index"), std::string::npos)
       << finding->evidence;
-  // With what fills the matrix.
+  // Includes the ops that fill the matrix.
   EXPECT_NEAR(finding->gain.expected_ms, 5, 0.01);
-  // More than 5 %; and as many, as far as one can see, in 1 ms.
+  // Too many edges (more than 5 %), and an unknown number of them.
   EXPECT_TRUE(IsClean(Of({zeros, written("14000"), kSpread}), kSparse));
   EXPECT_TRUE(IsClean(Of({zeros, written(""), kSpread}), kSparse));
-  // Degrees are counted and divided by.
+  // Counts degrees and divides by them.
   EXPECT_FALSE(
       IsClean(Of({zeros, edges,
                   "inputs=(float[512,512],float[512,1]) aten::div", kSpread}),
@@ -151,14 +152,15 @@ TEST(SparseKeptDenseTest, TheStepWritesTheEdges) {
               kSparse));
 }
 
-TEST(SparseKeptDenseTest, SmallOrWideMatrices) {
+TEST(SparseKeptDenseTest, IgnoresSmallAndWideMatrices) {
   EXPECT_TRUE(
       IsClean(Of({"inputs=(float[255,255],float[255,32]) aten::mm"}), kSparse));
   EXPECT_TRUE(IsClean(Of({"inputs=(float[512,512],float[512,512]) aten::mm"}),
                       kSparse));
 }
 
-// Steps with a product that calls or whose node calls another op.
+// Steps with a product that calls the op `forward`, and whose node calls the op
+// `backward`.
 Report WithInner(const std::string& forward, const std::string& backward) {
   CpuText text;
   for (int i = 0; i < 4; ++i) {
@@ -172,7 +174,7 @@ Report WithInner(const std::string& forward, const std::string& backward) {
   return text.Analyzed();
 }
 
-TEST(SparseKeptDenseTest, TheMatrixIsTrainedOrSparseAlready) {
+TEST(SparseKeptDenseTest, StaysSilentIfTheMatrixIsTrainedOrSparse) {
   const std::string inner = "inputs=(float[512,512],float[512,32]) aten::mm";
   EXPECT_FALSE(IsClean(WithInner("aten::zeros", inner), kSparse));
   EXPECT_TRUE(IsClean(WithInner("aten::_nnz", inner), kSparse));

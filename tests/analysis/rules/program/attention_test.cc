@@ -5,7 +5,7 @@
 namespace stepscope::attention_test {
 namespace {
 
-// Attention in single ops: 8 heads, 64 positions, 32 wide.
+// Attention written as separate ops: 8 heads, 64 positions, width 32.
 struct How {
   bool on_gpu = false;
   bool sizes = true;
@@ -13,14 +13,14 @@ struct How {
   std::string extra = {};          // another op on the scores
   std::string values = "8,64,64";  // the first operand of the second product
   std::string type = "float";
-  bool trained_mask = false;   // its gradient is reduced
-  bool full_bias = false;      // added to the scores, with a gradient
-  bool fallback = false;       // below scaled_dot_product_attention
-  bool projects = false;       // the values, when they are needed
-  int heads = 1;               // one after the other
-  std::string mask = "64,64";  // that is added to the scores
-  std::string length = "64";   // in place of 64 in all sizes
-  bool casts = false;          // the weights, in the call of the second product
+  bool trained_mask = false;   // the mask has a gradient, which is reduced
+  bool full_bias = false;      // each pair has a bias with a gradient
+  bool fallback = false;       // inside scaled_dot_product_attention
+  bool projects = false;       // projects the values between the two products
+  int heads = 1;               // computed one after the other
+  std::string mask = "64,64";  // size of the mask added to the scores
+  std::string length = "64";   // replaces 64 in all sizes
+  bool casts = false;          // casts the weights in the second product's call
 };
 
 class Attention {
@@ -107,8 +107,8 @@ class Attention {
 
 Report Of(How how) { return Attention(std::move(how)).Analyzed(); }
 
-// weights @ self.value(x)
-TEST(AttentionByHandTest, TheValuesMayBeProjectedWhenTheyAreNeeded) {
+// The program writes weights @ self.value(x).
+TEST(AttentionByHandTest, AllowsProjectingTheValuesBetweenTheProducts) {
   const Report report = Of({.projects = true});
   const Finding* finding = Find(report, "attention-by-hand");
   ASSERT_NE(finding, nullptr);
@@ -118,9 +118,9 @@ TEST(AttentionByHandTest, TheValuesMayBeProjectedWhenTheyAreNeeded) {
       << finding->evidence;
 }
 
-// A fused kernel leaves out what lies above the diagonal, but for half of the
-// blocks of 128 that it crosses.
-TEST(AttentionByHandTest, ACausalMaskHidesHalfOfTheScores) {
+// A fused kernel skips scores above the diagonal. Of the 128 x 128 blocks on
+// the diagonal, it saves half.
+TEST(AttentionByHandTest, SubtractsTheMaskedHalfOfCausalScores) {
   const double left = (512.0 + 128) / (2 * 512);
   const double products = (1 - left) * 3.0, again = 0.25 * left * 2.0;
   const Report causal = Of({.on_gpu = true, .length = "512"});
@@ -130,7 +130,7 @@ TEST(AttentionByHandTest, ACausalMaskHidesHalfOfTheScores) {
   EXPECT_NEAR(Find(padded, "attention-by-hand")->gain.expected_ms, 1.5, 0.05);
 }
 
-TEST(AttentionByHandTest, HeadsMayRunOneByOne) {
+TEST(AttentionByHandTest, SeesHeadsThatRunOneByOne) {
   const Report report = Of({.backward = false, .projects = true, .heads = 4});
   const Finding* finding = Find(report, "attention-by-hand");
   ASSERT_NE(finding, nullptr);
@@ -141,14 +141,14 @@ TEST(AttentionByHandTest, HeadsMayRunOneByOne) {
   EXPECT_NE(finding->fix_python.find("all heads at once"), std::string::npos);
 }
 
-TEST(AttentionByHandTest, PredictsThatOnlyTheProductsAreLeft) {
+TEST(AttentionByHandTest, PredictsThatOnlyTheProductsRemain) {
   const Report report = Of({});
   const Finding* finding = Find(report, "attention-by-hand");
   ASSERT_NE(finding, nullptr);
   EXPECT_EQ(finding->gain_kind, GainKind::kPredicted);
   EXPECT_EQ(finding->confidence, Confidence::kStrong);
-  // 1 ms forward. Backward, half of 1 ms: a quarter of the products' 2 ms is
-  // needed to compute the scores again.
+  // Forward saves 1 ms. Backward saves 1 ms minus 0.5 ms: computing the scores
+  // again takes a quarter of the products' 2 ms.
   EXPECT_NEAR(finding->gain.expected_ms, 1.5, 0.05);
   EXPECT_NE(finding->evidence.find("bmm > div > add > softmax > bmm, scores of "
                                    "[8, 64, 64], 131 kB"),
@@ -168,15 +168,15 @@ TEST(AttentionByHandTest, RemovesTheKernelsOnAGpu) {
   EXPECT_NE(finding->fix_python.find("bfloat16"), std::string::npos);
 }
 
-TEST(AttentionByHandTest, CastsOfTheWeightsAreNotNeeded) {
+TEST(AttentionByHandTest, CountsCastsOfTheWeights) {
   const Report report = Of({.on_gpu = true, .casts = true});
   const Finding* finding = Find(report, "attention-by-hand");
   ASSERT_NE(finding, nullptr);
   EXPECT_NEAR(finding->gain.expected_ms, 1.7, 0.05);
 }
 
-// Then the time of the op around a product is its own, too.
-TEST(AttentionByHandTest, AnInterruptedCallIsNoOpBetween) {
+// In such a call, the op around a product also has time of its own.
+TEST(AttentionByHandTest, IgnoresInterruptionsOfAProductsCall) {
   CpuText text;
   for (int step = 0; step < 4; ++step) {
     text.Op("inputs=(float[8,64,32],float[8,32,64]) aten::bmm", 500);
@@ -190,7 +190,7 @@ TEST(AttentionByHandTest, AnInterruptedCallIsNoOpBetween) {
   EXPECT_TRUE(Promises(text.Analyzed(), "attention-by-hand"));
 }
 
-// One head of one sample; `layer`: the scores come from a layer.
+// One head of one sample. If `layer`, the scores are a layer's output.
 Report OfMatrices(bool layer, const std::string& keys = "64") {
   CpuText text;
   const std::string scores = "float[64," + keys + "]";
@@ -213,14 +213,15 @@ Report OfMatrices(bool layer, const std::string& keys = "64") {
   return text.Analyzed();
 }
 
-TEST(AttentionByHandTest, AHeadOfASampleMultipliesTwoMatrices) {
+TEST(AttentionByHandTest, SeesOneHeadOfOneSample) {
   const Report report = OfMatrices(false);
   const Finding* finding = Find(report, "attention-by-hand");
   ASSERT_NE(finding, nullptr);
   EXPECT_EQ(finding->severity, FindingSeverity::kCritical);
   EXPECT_NE(finding->evidence.find("8 heads in a row"), std::string::npos)
       << finding->evidence;
-  // A layer's outputs, and as many as of another number of classes.
+  // The scores are a layer's output, or the second product has another inner
+  // size, as logits of other classes have.
   EXPECT_TRUE(IsClean(OfMatrices(true), "attention-by-hand"));
   EXPECT_TRUE(IsClean(OfMatrices(false, "10"), "attention-by-hand"));
 }
@@ -240,7 +241,7 @@ TEST(AttentionByHandTest, IsAHintWhereSizesWereNotRecorded) {
   EXPECT_NE(finding->evidence.find("record_shapes"), std::string::npos);
 }
 
-TEST(AttentionByHandTest, SizesThatDoNotFitAreNoAttention) {
+TEST(AttentionByHandTest, IgnoresProductsWhoseSizesDoNotFit) {
   EXPECT_TRUE(IsClean(Of({.values = "8,64,32"}), "attention-by-hand"));
 }
 
@@ -249,7 +250,7 @@ TEST(AttentionByHandTest, StaysSilentOnWhatTheFusedKernelCannotDo) {
   EXPECT_FALSE(IsClean(Of({.extra = "aten::mul"}), "attention-by-hand"));
 }
 
-TEST(AttentionByHandTest, DropoutThatIsSwitchedOffComputesNothing) {
+TEST(AttentionByHandTest, AllowsDropoutThatIsSwitchedOff) {
   EXPECT_NE(Find(Of({.extra = "aten::dropout"}), "attention-by-hand"), nullptr);
 }
 
@@ -257,26 +258,26 @@ TEST(AttentionByHandTest, StaysSilentOnATrainedMask) {
   EXPECT_TRUE(IsClean(Of({.trained_mask = true}), "attention-by-hand"));
 }
 
-TEST(AttentionByHandTest, StaysSilentOnABiasOfEachPair) {
+TEST(AttentionByHandTest, StaysSilentOnATrainedBiasPerPair) {
   EXPECT_TRUE(IsClean(Of({.full_bias = true}), "attention-by-hand"));
   EXPECT_FALSE(
       IsClean(Of({.backward = false, .full_bias = true}), "attention-by-hand"));
 }
 
-TEST(AttentionByHandTest, DropoutHasNoFusedKernelOnACpu) {
+TEST(AttentionByHandTest, StaysSilentOnDropoutOnACpu) {
   const std::string dropout = "aten::native_dropout";
   EXPECT_TRUE(IsClean(Of({.extra = dropout}), "attention-by-hand"));
   EXPECT_NE(Find(Of({.on_gpu = true, .extra = dropout}), "attention-by-hand"),
             nullptr);
 }
 
-TEST(AttentionByHandTest, Float64HasNoFusedKernelOnAGpu) {
+TEST(AttentionByHandTest, StaysSilentOnFloat64OnAGpu) {
   EXPECT_TRUE(
       IsClean(Of({.on_gpu = true, .type = "double"}), "attention-by-hand"));
   EXPECT_NE(Find(Of({.type = "double"}), "attention-by-hand"), nullptr);
 }
 
-TEST(AttentionByHandTest, SaysThatTheFallbackWasTaken) {
+TEST(AttentionByHandTest, SaysThatPyTorchTookTheFallback) {
   const Report report = Of({.fallback = true});
   const Finding* finding = Find(report, "attention-by-hand");
   ASSERT_NE(finding, nullptr);
@@ -286,7 +287,7 @@ TEST(AttentionByHandTest, SaysThatTheFallbackWasTaken) {
   EXPECT_NE(finding->fix_python.find("sdpa_kernel"), std::string::npos);
 }
 
-TEST(AttentionByHandTest, AClassifierIsNoAttention) {
+TEST(AttentionByHandTest, IgnoresAClassifier) {
   ComputeText text;
   for (int i = 0; i < 4; ++i) {
     text.Op("aten::mm", "(float[64,32],float[32,10])", {}, 1000);

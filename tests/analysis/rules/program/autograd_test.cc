@@ -8,20 +8,20 @@ constexpr const char* kRepeated = "repeated-backward";
 
 struct Losses {
   int passes = 2;
-  bool retained = true;  // all passes walk the trunk's nodes; else its own each
-  bool adds = true;      // the later ones to the gradients of the first
-  bool keeps = true;     // a pass accumulates gradients
-  bool records = false;  // create_graph=True
-  bool one_output = false;   // of which all passes take derivatives
-  std::string part_of = {};  // the dimension of which each pass takes a part
+  bool retained = true;     // all passes share one trunk; else each has its own
+  bool adds = true;         // later passes add to the first one's gradients
+  bool keeps = true;        // passes accumulate gradients
+  bool records = false;     // create_graph=True
+  bool one_output = false;  // all passes differentiate the same output
+  std::string part_of = {};  // each pass selects a part along this dimension
   std::string between = {};  // an op between the passes
   std::string inputs = "(float[64,64])";
   bool updates = false;                // the optimizer steps between the passes
-  std::string updated = "float[9,9]";  // by the optimizer between the passes
+  std::string updated = "float[9,9]";  // the parameter that this step changes
   double node_us = 300;
 };
 
-// Steps with a trunk of two layers of 64 x 64, and a head for each loss.
+// Steps with a trunk of two 64 x 64 layers and a head for each loss.
 class Program {
  public:
   explicit Program(const Losses& how) : how_(how) {}
@@ -113,7 +113,7 @@ class Program {
   Losses how_;
   ComputeText text_;
   int next_ = 0, trunk_ = 0;
-  int part_ = -1;  // the number of the part that is differentiated
+  int part_ = -1;  // sequence number of the selected part
 };
 
 Report Of(const Losses& how) { return Program(how).Analyzed(); }
@@ -123,7 +123,7 @@ TEST(RepeatedBackwardTest, AddsUpTheLosses) {
   const Finding* finding = Find(report, kRepeated);
   ASSERT_NE(finding, nullptr);
   EXPECT_EQ(finding->gain_kind, GainKind::kPredicted);
-  // Two of three runs of two nodes, each with a sum of 40 us.
+  // Saves two of three runs of two nodes, each with a 40 us sum.
   EXPECT_NEAR(finding->gain.expected_ms, 4 * (0.302 + 0.042), 0.05);
   EXPECT_NE(finding->evidence.find("run up to 3 times"), std::string::npos)
       << finding->evidence;
@@ -133,20 +133,20 @@ TEST(RepeatedBackwardTest, AddsUpTheLosses) {
             std::string::npos);
 }
 
-TEST(RepeatedBackwardTest, ForwardOpsMayLieBetween) {
+TEST(RepeatedBackwardTest, AllowsForwardOpsBetweenThePasses) {
   EXPECT_FALSE(IsClean(
       Of({.between = "aten::argmax", .inputs = "(float[32,8])"}), kRepeated));
 }
 
-TEST(RepeatedBackwardTest, GraphsOfTheirOwnAreNoRepetition) {
-  // As of gradients that are accumulated over micro-batches.
+TEST(RepeatedBackwardTest, IgnoresPassesWithTheirOwnGraph) {
+  // Gradient accumulation over micro-batches looks like this.
   EXPECT_TRUE(IsClean(Of({.retained = false}), kRepeated));
   EXPECT_TRUE(IsClean(Of({.passes = 1}), kRepeated));
 }
 
-TEST(RepeatedBackwardTest, GradientsOfSingleLossesMayBeWanted) {
-  // They are read, zeroed or used in between, or go to the caller of
-  // autograd.grad().
+TEST(RepeatedBackwardTest, KeepsPassesWhoseGradientsAreUsed) {
+  // The gradients are read, zeroed or used between the passes, or returned to
+  // the caller of autograd.grad().
   EXPECT_TRUE(IsClean(Of({.between = "aten::clone"}), kRepeated));
   EXPECT_TRUE(IsClean(Of({.between = "aten::cat",
                           .inputs = "((float[8,64],float[64,64]),int)"}),
@@ -156,14 +156,15 @@ TEST(RepeatedBackwardTest, GradientsOfSingleLossesMayBeWanted) {
   EXPECT_TRUE(IsClean(Of({.keeps = false}), kRepeated));
 }
 
-TEST(RepeatedBackwardTest, CutsOffWhatALossDoesNotTrain) {
-  // As in a GAN whose discriminator's loss goes through the generator.
+TEST(RepeatedBackwardTest, SaysToDetachWhatALossDoesNotTrain) {
+  // In a GAN, the discriminator's loss also goes through the generator.
   const Report report = Of({.adds = false, .updates = true});
   const Finding* finding = Find(report, kRepeated);
   ASSERT_NE(finding, nullptr);
   EXPECT_NEAR(finding->gain.expected_ms, 2 * (0.302 + 0.002), 0.05);
   EXPECT_NE(finding->fix_python.find("fake.detach()"), std::string::npos);
-  // The optimizer, or the program, reads them before they are set to None.
+  // The optimizer or the program reads the gradients before they are set to
+  // None.
   EXPECT_TRUE(
       IsClean(Of({.adds = false, .updates = true, .updated = "float[64,64]"}),
               kRepeated));
@@ -171,8 +172,8 @@ TEST(RepeatedBackwardTest, CutsOffWhatALossDoesNotTrain) {
       IsClean(Of({.adds = false, .between = "aten::clone"}), kRepeated));
 }
 
-// As for the derivatives of a network's output by each of its inputs.
-TEST(RepeatedBackwardTest, OneCallTakesDerivativesByAllInputs) {
+// Derivatives of a network's output with respect to each input need one call.
+TEST(RepeatedBackwardTest, AdvisesOneCallForAllInputs) {
   Losses how{.passes = 3, .keeps = false, .records = true, .one_output = true};
   const Report report = Of(how);
   const Finding* finding = Find(report, kRepeated);
@@ -180,19 +181,21 @@ TEST(RepeatedBackwardTest, OneCallTakesDerivativesByAllInputs) {
   EXPECT_NE(finding->fix_python.find("autograd.grad(u, (x, y, t)"),
             std::string::npos)
       << finding->fix_python;
-  // Two of three runs of three nodes.
+  // Saves two of three runs of three nodes.
   EXPECT_NEAR(finding->gain.expected_ms, 2 * (0.052 + 2 * 0.302), 0.05);
-  // Products with random vectors, as for the trace of a Hessian.
+  // Products with random vectors, for example to estimate the trace of a
+  // Hessian.
   how.between = "aten::randn_like";
   EXPECT_TRUE(IsClean(Of(how), kRepeated));
-  // Gradients that nobody can differentiate, as of single losses.
+  // Gradients of several losses without create_graph=True.
   how.between = "";
   how.records = false;
   EXPECT_TRUE(IsClean(Of(how), kRepeated));
 }
 
-// As the energy of each molecule of a batch, by the positions of all.
-TEST(RepeatedBackwardTest, OneCallTakesDerivativesOfAllSamples) {
+// Example: the energies of a batch of molecules, differentiated one by one with
+// respect to all positions.
+TEST(RepeatedBackwardTest, AdvisesOneCallForAllSamples) {
   Losses how{.passes = 3,
              .keeps = false,
              .records = true,
@@ -205,17 +208,17 @@ TEST(RepeatedBackwardTest, OneCallTakesDerivativesOfAllSamples) {
             std::string::npos)
       << finding->fix_python;
   EXPECT_NEAR(finding->gain.expected_ms, 2 * (0.052 + 2 * 0.302), 0.05);
-  // Columns are different quantities, each of all samples.
+  // Columns are different quantities, so that their sum is meaningless.
   how.part_of = "1";
   EXPECT_TRUE(IsClean(Of(how), kRepeated));
 }
 
-TEST(RepeatedBackwardTest, GradientsOfGradientsWalkAGraphAgain) {
+TEST(RepeatedBackwardTest, IgnoresGradientsOfGradients) {
   EXPECT_TRUE(IsClean(Of({.records = true}), kRepeated));
 }
 
-TEST(RepeatedBackwardTest, ASharedPartMustTakeTime) {
-  // With the sums, 0.1 ms is the smallest gain that is worth reporting.
+TEST(RepeatedBackwardTest, NeedsTimeInTheSharedPart) {
+  // With the sums, this crosses 0.1 ms, the smallest gain worth reporting.
   EXPECT_TRUE(IsClean(Of({.node_us = 5}), kRepeated));
   EXPECT_FALSE(IsClean(Of({.node_us = 15}), kRepeated));
 }

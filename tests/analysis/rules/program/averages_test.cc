@@ -6,14 +6,14 @@ namespace {
 
 constexpr const char* kRule = "frozen-average";
 
-// A trained weight and, as large as `table`, one that is not. Both are
-// averaged: each op takes 1 ms.
+// A trained weight, and a table of size `table` that is not trained. The
+// program averages both: each op takes 1 ms.
 struct How {
   std::string table = "float[4000,200]";
   bool lerp = false;
-  bool trains = false;   // the table as well
-  bool made = false;     // an op makes a tensor of its size
-  bool averages = true;  // the trained weight
+  bool trains = false;   // the table is trained, too
+  bool made = false;     // an op makes a tensor of the table's size
+  bool averages = true;  // the program averages the trained weight
 };
 
 Report Of(const How& how) {
@@ -44,7 +44,7 @@ Report Of(const How& how) {
   return text.Analyzed();
 }
 
-TEST(AveragesTest, AFrozenTableIsAveraged) {
+TEST(AveragesTest, FindsTheAverageOfAFrozenTable) {
   const Report report = Of({});
   const Finding* finding = Find(report, kRule);
   ASSERT_NE(finding, nullptr);
@@ -57,12 +57,13 @@ TEST(AveragesTest, AFrozenTableIsAveraged) {
   EXPECT_NEAR(Find(Of({.lerp = true}), kRule)->gain.expected_ms, 1, 0.01);
 }
 
-TEST(AveragesTest, TrainedWeightsAreToBeAveraged) {
+TEST(AveragesTest, AllowsAveragingTrainedWeights) {
   EXPECT_TRUE(IsClean(Of({.trains = true}), kRule));
 }
 
-TEST(AveragesTest, OtherAveragesAreNotOfWeights) {
-  // Codes of a VQ-VAE; statistics; and nothing shows what is averaged.
+TEST(AveragesTest, IgnoresAveragesOfOtherTensors) {
+  // The codes of a VQ-VAE, statistics, and a program in which no weight is
+  // averaged.
   EXPECT_TRUE(IsClean(Of({.made = true}), kRule));
   EXPECT_TRUE(IsClean(Of({.table = "float[200]"}), kRule));
   EXPECT_TRUE(IsClean(Of({.averages = false}), kRule));

@@ -33,7 +33,7 @@ void Update(CpuText& text, const std::string& range = kStep) {
   if (!range.empty()) text.EndRange(range);
 }
 
-// Steps of 9.5 ms, in which `after` follows the optimizer's step.
+// Steps of 9.5 ms. `after` runs after the optimizer's step.
 Report After(const Body& after, const std::string& range = kStep) {
   CpuText text;
   for (int i = 0; i < 8; ++i) {
@@ -74,8 +74,8 @@ TEST(WorkBetweenStepsTest, StatisticsInEveryStep) {
   EXPECT_GT(finding->severity, FindingSeverity::kLow);
 }
 
-// A matrix of counts that is filled element by element.
-TEST(WorkBetweenStepsTest, StatisticsInALargerLoopAreTheLoops) {
+// The program fills a matrix of counts element by element.
+TEST(WorkBetweenStepsTest, LeavesStatisticsInALargerLoopToUnbatchedLoop) {
   const auto with = [](int comparisons) {
     return After([&](CpuText& text, int) {
       for (int pass = 0; pass < 32; ++pass) {
@@ -97,7 +97,7 @@ TEST(WorkBetweenStepsTest, NeedsATenthOfTheStep) {
   EXPECT_NE(Find(AfterIt("aten::histc", 1'080), kRule), nullptr);
 }
 
-TEST(WorkBetweenStepsTest, StatisticsThatNobodyReadsMayBeOfABatch) {
+TEST(WorkBetweenStepsTest, RanksStatisticsThatNobodyReadsLow) {
   const Report report = After([](CpuText& text, int) {
     text.Op("inputs=(float[64,256]) aten::std", 3'000);
   });
@@ -106,7 +106,8 @@ TEST(WorkBetweenStepsTest, StatisticsThatNobodyReadsMayBeOfABatch) {
   EXPECT_LE(finding->severity, FindingSeverity::kLow);
 }
 
-// Each parameter's `ops`, which take `us` per tensor that they read or write.
+// Runs `ops` once per parameter. An op takes `us` per three tensors that it
+// reads or writes.
 Report PerParameter(const std::vector<std::pair<std::string, int>>& ops,
                     bool sizes = true) {
   return After([&](CpuText& text, int) {
@@ -123,7 +124,7 @@ Report PerParameter(const std::vector<std::pair<std::string, int>>& ops,
   });
 }
 
-TEST(WorkBetweenStepsTest, AnAverageOfTheWeightsInNewTensors) {
+TEST(WorkBetweenStepsTest, FindsAWeightAverageThatMakesNewTensors) {
   const Report report =
       PerParameter({{"aten::mul", 1}, {"aten::mul", 1}, {"aten::add", 2}});
   const Finding* finding = Find(report, kRule);
@@ -132,11 +133,11 @@ TEST(WorkBetweenStepsTest, AnAverageOfTheWeightsInNewTensors) {
   EXPECT_NE(finding->fix_python.find("get_ema_multi_avg_fn"),
             std::string::npos);
   EXPECT_NE(finding->fix_cpp.find("at::_foreach_lerp_"), std::string::npos);
-  // Of seven tensors moved, an update in place moves three.
+  // The ops move seven tensors; an update in place would move three.
   EXPECT_NEAR(finding->gain.expected_ms, 2.436 * 4 / 7, 0.02);
 }
 
-// A pass over state_dict(): views first, then code before each op.
+// A loop over state_dict(): first views, then ops with host code before each.
 Report OverStateDict(int pause_us) {
   return After([&](CpuText& text, int) {
     const auto each = {"512,256", "512", "10,512", "10"};
@@ -151,17 +152,17 @@ Report OverStateDict(int pause_us) {
   });
 }
 
-TEST(WorkBetweenStepsTest, TheLoopOverTheWeightsGoesAsWell) {
+TEST(WorkBetweenStepsTest, CountsTheHostCodeOfTheLoopOverTheWeights) {
   const auto gain_of = [](const Report& report) {
     return Find(report, kRule)->gain.expected_ms;
   };
   const double least = gain_of(OverStateDict(0));
   EXPECT_NEAR(gain_of(OverStateDict(200)) - least, 0.8, 0.01);
-  // What takes longer is something else.
+  // Longer pauses have another cause.
   EXPECT_NEAR(gain_of(OverStateDict(600)) - least, 0, 0.01);
 }
 
-TEST(WorkBetweenStepsTest, OnePassInPlaceIsNotImproved) {
+TEST(WorkBetweenStepsTest, StaysSilentOnOnePassInPlace) {
   EXPECT_TRUE(IsClean(PerParameter({{"aten::lerp_", 2}}), kRule));
   EXPECT_TRUE(IsClean(PerParameter({{"aten::_foreach_mul_", 1},
                                     {"aten::_foreach_mul_", 1},
@@ -169,12 +170,12 @@ TEST(WorkBetweenStepsTest, OnePassInPlaceIsNotImproved) {
                       kRule));
 }
 
-TEST(WorkBetweenStepsTest, OtherWorkIsAtMostLow) {
+TEST(WorkBetweenStepsTest, RanksOtherWorkAtMostLow) {
   for (const Report& report :
        {AfterIt("aten::bitwise_xor", 9'000),
         PerParameter({{"aten::mul", 1}, {"aten::mul", 1}, {"aten::add", 2}},
                      /*sizes=*/false),
-        // A batch of the size of a weight.
+        // A batch that has the size of a weight.
         AfterIt("inputs=(float[512,256]) aten::sub", 9'000)}) {
     const Finding* finding = Find(report, kRule);
     ASSERT_NE(finding, nullptr);
@@ -184,15 +185,15 @@ TEST(WorkBetweenStepsTest, OtherWorkIsAtMostLow) {
 }
 
 TEST(WorkBetweenStepsTest, NeedsTheEndOfTheOptimizersStep) {
-  EXPECT_FALSE(WhyBlind(After(
-                            [](CpuText& text, int) {
-                              text.Op("aten::histc", 4'000);
-                              Read(text);
-                            },
-                            ""),
-                        kRule)
+  EXPECT_FALSE(WhySkipped(After(
+                              [](CpuText& text, int) {
+                                text.Op("aten::histc", 4'000);
+                                Read(text);
+                              },
+                              ""),
+                          kRule)
                    .empty());
-  // A phase of the program shows it as well.
+  // A phase that the program marks shows the end as well.
   EXPECT_NE(Find(After(
                      [](CpuText& text, int) {
                        text.Op("aten::histc", 4'000);
@@ -203,7 +204,7 @@ TEST(WorkBetweenStepsTest, NeedsTheEndOfTheOptimizersStep) {
             nullptr);
 }
 
-TEST(WorkBetweenStepsTest, WorkOfSomeStepsIsAStall) {
+TEST(WorkBetweenStepsTest, LeavesWorkOfSomeStepsToStalls) {
   for (int every : {2, 5}) {
     EXPECT_TRUE(IsClean(After([&](CpuText& text, int i) {
                           if (i % every == 0) text.Op("aten::histc", 3'000);
@@ -213,7 +214,7 @@ TEST(WorkBetweenStepsTest, WorkOfSomeStepsIsAStall) {
   }
 }
 
-TEST(WorkBetweenStepsTest, WhatBelongsToTheUpdateIsLeftOut) {
+TEST(WorkBetweenStepsTest, LeavesOutWhatBelongsToTheUpdate) {
   const auto clean = [](const std::string& op, const std::string& range = "") {
     return IsClean(After([&](CpuText& text, int) {
                      text.Begin();
@@ -235,7 +236,7 @@ TEST(WorkBetweenStepsTest, WhatBelongsToTheUpdateIsLeftOut) {
   EXPECT_TRUE(clean("aten::clone", "kind=user save_checkpoint"));
 }
 
-TEST(WorkBetweenStepsTest, ClippingPrecedesTheUpdate) {
+TEST(WorkBetweenStepsTest, IgnoresClippingBeforeTheUpdate) {
   CpuText text;
   for (int i = 0; i < 8; ++i) {
     Model(text);
@@ -247,9 +248,9 @@ TEST(WorkBetweenStepsTest, ClippingPrecedesTheUpdate) {
   EXPECT_TRUE(IsClean(text.Analyzed(), kRule));
 }
 
-// What comes before a forward pass may prepare it: that of the second network
-// of a GAN, and of validation.
-TEST(WorkBetweenStepsTest, OpsBeforeAForwardPassMayPrepareIt) {
+// Ops before a forward pass may prepare its input, for example for the second
+// network of a GAN or for validation.
+TEST(WorkBetweenStepsTest, IgnoresOpsThatMayPrepareAForwardPass) {
   const auto with = [](const Body& between) {
     CpuText text;
     for (int i = 0; i < 8; ++i) {
@@ -269,7 +270,7 @@ TEST(WorkBetweenStepsTest, OpsBeforeAForwardPassMayPrepareIt) {
                         text.Op("inputs=(float[512,256]) aten::sub", 9'000);
                       }),
                       kRule));
-  // The weights of the first one are clipped.
+  // The program clips the weights of the first network.
   EXPECT_NE(Find(with([](CpuText& text, int) {
                    for (const char* size : {"512,256", "512", "10,512"}) {
                      const std::string inputs =
@@ -289,8 +290,8 @@ TEST(WorkBetweenStepsTest, OpsBeforeAForwardPassMayPrepareIt) {
                       kRule));
 }
 
-// Steps that begin with ops on tensors of `sizes`; autograd records them if
-// `nodes`.
+// Steps that start with ops on tensors of `sizes`. If `nodes`, autograd records
+// these ops.
 Report AtTheHead(const std::vector<std::string>& sizes, bool nodes) {
   CpuText text;
   for (int i = 0; i < 8; ++i) {
@@ -309,15 +310,15 @@ Report AtTheHead(const std::vector<std::string>& sizes, bool nodes) {
   return text.Analyzed();
 }
 
-TEST(WorkBetweenStepsTest, AtTheHeadOfAStepOnlyWeightsCount) {
+TEST(WorkBetweenStepsTest, CountsOnlyOpsOnWeightsAtTheStartOfAStep) {
   EXPECT_NE(Find(AtTheHead({"512,256", "512", "10,512"}, false), kRule),
             nullptr);
   EXPECT_TRUE(IsClean(AtTheHead({"32,256", "32", "7,8"}, false), kRule));
-  // The model begins with them.
+  // With autograd nodes, the ops are the start of the model.
   EXPECT_TRUE(IsClean(AtTheHead({"512,256", "512", "10,512"}, true), kRule));
 }
 
-// Steps of 4 ms on the device, with `kernels` of 25 us in statistics.
+// Steps of 4 ms on the device, plus `kernels` statistics kernels of 25 us.
 Report OnGpu(int kernels, bool waits) {
   ComputeText text;
   for (int i = 0; i < 8; ++i) {
@@ -344,7 +345,7 @@ Report OnGpu(int kernels, bool waits) {
   return text.Analyzed();
 }
 
-TEST(WorkBetweenStepsTest, OnAGpuItsKernelsCount) {
+TEST(WorkBetweenStepsTest, CountsKernelsOnAGpu) {
   const Report report = OnGpu(40, false);
   const Finding* finding = Find(report, kRule);
   ASSERT_NE(finding, nullptr);
@@ -356,12 +357,12 @@ TEST(WorkBetweenStepsTest, OnAGpuItsKernelsCount) {
   EXPECT_TRUE(IsClean(OnGpu(10, false), kRule));
 }
 
-TEST(WorkBetweenStepsTest, AWaitForTheGpuIsOfHostSync) {
+TEST(WorkBetweenStepsTest, LeavesAWaitForTheGpuToHostSync) {
   EXPECT_TRUE(IsClean(OnGpu(2, true), kRule));
 }
 
-// copy.deepcopy() of a state_dict copies storages, byte by byte.
-TEST(WorkBetweenStepsTest, CopiesOfTheWeights) {
+// copy.deepcopy() of a state_dict copies the storages as bytes.
+TEST(WorkBetweenStepsTest, FindsCopiesOfTheWeights) {
   const auto copies = [](const std::vector<std::string>& sizes) {
     return After([&](CpuText& text, int) {
       for (const std::string& size : sizes) {
@@ -378,7 +379,7 @@ TEST(WorkBetweenStepsTest, CopiesOfTheWeights) {
   EXPECT_NEAR(finding->gain.expected_ms, 2.4, 0.1);
   EXPECT_NE(finding->fix_python.find("copy.deepcopy(model.state_dict())"),
             std::string::npos);
-  // Other bytes, such as images.
+  // These bytes are something else, such as images.
   const Report bytes = copies({"150528", "150528", "150528", "150528"});
   const Finding* other = Find(bytes, kRule);
   EXPECT_TRUE(other == nullptr || other->severity <= FindingSeverity::kLow);

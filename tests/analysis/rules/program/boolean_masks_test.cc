@@ -10,7 +10,8 @@ namespace {
 
 constexpr const char* kRule = "boolean-mask";
 
-// x[mask], 2 ms of a step of 10, in which the places of `mask` are listed.
+// x[mask] takes 2 ms of a step of 10 ms, including the search for the set
+// elements of `mask`.
 Report Of(const std::string& mask) {
   CpuText text;
   for (int step = 0; step < 4; ++step) {
@@ -22,7 +23,7 @@ Report Of(const std::string& mask) {
   return text.Analyzed();
 }
 
-TEST(BooleanMasksTest, SingleElementsArePicked) {
+TEST(BooleanMasksTest, FindsPicksOfSingleElements) {
   const Report report = Of("768,768");
   const Finding* finding = Find(report, kRule);
   ASSERT_NE(finding, nullptr);
@@ -30,11 +31,12 @@ TEST(BooleanMasksTest, SingleElementsArePicked) {
   EXPECT_NEAR(finding->gain.expected_ms, 2, 0.01);
 }
 
-TEST(BooleanMasksTest, RowsMayBePicked) {
+TEST(BooleanMasksTest, AllowsPicksOfRows) {
   EXPECT_TRUE(IsClean(Of("768"), kRule));
 }
 
-// x[mask] with a mask for each of `rows` rows, which waits for their number.
+// x[mask] with one mask for each entry of `rows`. The host waits for the number
+// of selected rows each time.
 Report Groups(const std::vector<std::string>& rows) {
   GpuText text;
   for (int step = 0; step < 4; ++step) {
@@ -54,25 +56,25 @@ Report Groups(const std::vector<std::string>& rows) {
   return text.Analyzed();
 }
 
-TEST(BooleanMasksTest, OnAGpuRowsArePickedGroupByGroup) {
+TEST(BooleanMasksTest, FindsPicksGroupByGroupOnAGpu) {
   const Report report = Groups(std::vector<std::string>(16, "512"));
   const Finding* finding = Find(report, kRule);
   ASSERT_NE(finding, nullptr);
   EXPECT_EQ(finding->gain_kind, GainKind::kBound);
-  // What they take of the GPU, at least.
+  // At least the GPU time of the picks.
   EXPECT_GE(finding->gain.expected_ms, 16 * 0.022);
   EXPECT_NE(finding->evidence.find("tensors of 512 rows 16 times per step"),
             std::string::npos)
       << finding->evidence;
   EXPECT_TRUE(IsClean(Groups(std::vector<std::string>(15, "512")), kRule));
-  // Other tensors are picked with other masks.
+  // The last mask selects from a tensor of another size.
   std::vector<std::string> rows(15, "512");
   rows.emplace_back("256");
   EXPECT_TRUE(IsClean(Groups(rows), kRule));
 }
 
-// Nothing waits there.
-TEST(BooleanMasksTest, OnACpuRowsMayBePickedGroupByGroup) {
+// On a CPU there is nothing to wait for.
+TEST(BooleanMasksTest, AllowsPicksGroupByGroupOnACpu) {
   CpuText text;
   for (int step = 0; step < 4; ++step) {
     for (int i = 0; i < 16; ++i) {

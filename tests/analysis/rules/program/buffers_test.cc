@@ -28,7 +28,7 @@ Report Of(const std::vector<std::string>& ops, bool has_gradient = false) {
   return text.Analyzed();
 }
 
-TEST(BuffersTest, AQueueIsCopiedToReplaceItsOldestRows) {
+TEST(BuffersTest, FindsAQueueCopiedToDropItsOldestRows) {
   const Report report = Of({kDropOldest, kAppend});
   const Finding* finding = Find(report, kRule);
   ASSERT_NE(finding, nullptr);
@@ -39,7 +39,7 @@ TEST(BuffersTest, AQueueIsCopiedToReplaceItsOldestRows) {
       << finding->evidence;
 }
 
-TEST(BuffersTest, TheNewestMayComeFirst) {
+TEST(BuffersTest, AllowsTheNewestRowsFirst) {
   EXPECT_FALSE(IsClean(
       Of({"inputs=(float[4096,128],Scalar=\"0\",Scalar=\"0\",Scalar=\"-32\","
           "Scalar=\"1\") aten::slice",
@@ -51,21 +51,21 @@ TEST(BuffersTest, TheNewestMayComeFirst) {
                        kRule));
 }
 
-TEST(BuffersTest, OtherTensorsAreNoBuffers) {
-  // It has a gradient, so that nothing may be overwritten.
+TEST(BuffersTest, IgnoresOtherTensors) {
+  // The tensor has a gradient, so nothing may overwrite it.
   EXPECT_TRUE(IsClean(Of({kDropOldest, kAppend}, true), kRule));
-  // A longer one.
+  // The result is longer than the buffer.
   EXPECT_TRUE(IsClean(
       Of({kDropOldest,
           "inputs=((float[4064,128],float[64,128]),Scalar=\"0\") aten::cat"}),
       kRule));
-  // Most of it is new.
+  // Most of the result is new.
   EXPECT_TRUE(IsClean(
       Of({"inputs=(float[4096,128],Scalar=\"0\",Scalar=\"2049\","
           "Scalar=\"9223372036854775807\",Scalar=\"1\") aten::slice",
           "inputs=((float[2047,128],float[2049,128]),Scalar=\"0\") aten::cat"}),
       kRule));
-  // Labels that are the next word.
+  // Labels shifted to the next word.
   EXPECT_TRUE(IsClean(
       Of({"inputs=(float[32,128],Scalar=\"1\",Scalar=\"1\","
           "Scalar=\"9223372036854775807\",Scalar=\"1\") aten::slice",
@@ -73,7 +73,7 @@ TEST(BuffersTest, OtherTensorsAreNoBuffers) {
       kRule));
 }
 
-TEST(BuffersTest, RowsAreWrittenIntoACopy) {
+TEST(BuffersTest, FindsRowsWrittenIntoACopy) {
   const std::string arguments =
       "inputs=(float[4096,128],Scalar=\"0\",long int[32],float[32,128]) ";
   const Report report = Of({arguments + "aten::index_copy"});

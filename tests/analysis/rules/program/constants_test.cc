@@ -8,11 +8,11 @@ constexpr const char* kRule = "constant-rebuilt";
 
 struct Mask {
   std::string begins = "aten::ones";
-  std::string from = {};                 // its arguments, if not the sizes
-  std::string takes = "float[256,256]";  // what the next op takes
+  std::string from = {};  // arguments of `begins`, if not the sizes
+  std::string takes = "float[256,256]";  // what `next` takes
   std::string next = "aten::triu";
   bool computes = true;
-  bool grows = false;   // with each step
+  bool grows = false;   // grows with each step
   bool trains = false;  // a backward pass visits it
   double us = 150;
 };
@@ -50,7 +50,7 @@ Report Of(const Mask& how) {
   return text.Analyzed();
 }
 
-TEST(ConstantRebuiltTest, KeepsWhatNumbersMake) {
+TEST(ConstantRebuiltTest, AdvisesToKeepAConstant) {
   const Report report = Of({});
   const Finding* finding = Find(report, kRule);
   ASSERT_NE(finding, nullptr);
@@ -63,8 +63,9 @@ TEST(ConstantRebuiltTest, KeepsWhatNumbersMake) {
   EXPECT_NE(finding->fix_python.find("register_buffer"), std::string::npos);
 }
 
-TEST(ConstantRebuiltTest, OnlyConstantsOfFixedSizesCount) {
-  // Random numbers, other tensors, sizes that change, and what is trained.
+TEST(ConstantRebuiltTest, CountsOnlyConstantsOfFixedSize) {
+  // Random numbers, ops on other tensors, sizes that change, and tensors with a
+  // gradient.
   EXPECT_TRUE(IsClean(Of({.begins = "aten::rand"}), kRule));
   EXPECT_TRUE(IsClean(Of({.from = "(float[256,256])"}), kRule));
   EXPECT_TRUE(IsClean(Of({.takes = "float[64,64]"}), kRule));
@@ -72,12 +73,13 @@ TEST(ConstantRebuiltTest, OnlyConstantsOfFixedSizesCount) {
   EXPECT_TRUE(IsClean(Of({.trains = true}), kRule));
 }
 
-TEST(ConstantRebuiltTest, FilledTensorsMayBeWrittenTo) {
+TEST(ConstantRebuiltTest, IgnoresTensorsThatAreOnlyFilled) {
   EXPECT_TRUE(IsClean(Of({.computes = false}), kRule));
 }
 
-TEST(ConstantRebuiltTest, OtherTensorsMayHaveTheSameSizes) {
-  // Nobody computes the exponential of ones, and only one tensor was made.
+TEST(ConstantRebuiltTest, IgnoresOtherTensorsOfTheSameSize) {
+  // exp(ones) is unlikely, so its input is another tensor. And aten::add takes
+  // two tensors, but the chain made only one.
   EXPECT_TRUE(IsClean(Of({.next = "aten::exp"}), kRule));
   EXPECT_FALSE(IsClean(Of({.begins = "aten::linspace",
                            .from = "(=\"0\",=\"1\",=\"65536\")",
@@ -91,13 +93,13 @@ TEST(ConstantRebuiltTest, OtherTensorsMayHaveTheSameSizes) {
                       kRule));
 }
 
-TEST(ConstantRebuiltTest, TheyMustTakeTime) {
+TEST(ConstantRebuiltTest, NeedsAMinimumOfTime) {
   EXPECT_TRUE(IsClean(Of({.us = 40}), kRule));
   EXPECT_FALSE(IsClean(Of({.us = 60}), kRule));
 }
 
-TEST(ConstantRebuiltTest, AMaskMayMeetOtherTensorsOfItsSizes) {
-  // scores * (1 - eye): one chain ends in front of the product.
+TEST(ConstantRebuiltTest, EndsAChainWhereItMeetsATensorOfItsSize) {
+  // scores * (1 - eye): the chain ends before the product.
   ComputeText text;
   for (int step = 0; step < 4; ++step) {
     text.Op("aten::relu", "(float[9,9])", {}, 500);
@@ -114,7 +116,7 @@ TEST(ConstantRebuiltTest, AMaskMayMeetOtherTensorsOfItsSizes) {
       << finding->evidence;
 }
 
-// The sizes that chains of many kinds of ops make follow from their arguments.
+// The rule follows sizes through ops that compute them from their arguments.
 TEST(ConstantRebuiltTest, FollowsViewsAndJoins) {
   ComputeText text;
   const auto op = [&](const std::string& name, const std::string& inputs) {
@@ -148,8 +150,8 @@ TEST(ConstantRebuiltTest, FollowsViewsAndJoins) {
   EXPECT_NEAR(finding->gain.expected_ms, 14 * 0.03, 0.01);
 }
 
-// A filter bank, built filter by filter from numbers that are taken one by one.
-TEST(ConstantRebuiltTest, ALoopOverItsNumbersBelongsToTheChain) {
+// A filter bank built filter by filter from numbers that are read one by one.
+TEST(ConstantRebuiltTest, FollowsALoopOverTheNumbersOfTheChain) {
   const auto bank = [](const std::string& hertz) {
     ComputeText text;
     for (int step = 0; step < 4; ++step) {
@@ -175,7 +177,7 @@ TEST(ConstantRebuiltTest, ALoopOverItsNumbersBelongsToTheChain) {
   EXPECT_NE(finding->evidence.find("from aten::linspace to aten::minimum"),
             std::string::npos)
       << finding->evidence;
-  // Of other sizes, it is data.
+  // A tensor of another size is data.
   EXPECT_TRUE(IsClean(bank("float[300]"), kRule));
 }
 

@@ -6,16 +6,16 @@ namespace {
 
 constexpr const char* kRule = "networks-one-by-one";
 
-// Networks of two layers, from 24 to 96 and to `width`: each op and node takes
-// 500 us.
+// Networks of two layers: 24 to 96 and 96 to `width`. Each op and each node
+// takes 500 us.
 struct How {
   int networks = 8;
   std::string width = "36";
-  bool shared = false;          // weights
-  bool inner_backward = false;  // behind each network
-  bool sums = false;            // an op between two of them
-  std::string picked = "";      // the tensor of which each takes its rows
-  std::string joins = "";       // an op behind each network
+  bool shared = false;          // the networks share weights
+  bool inner_backward = false;  // each network is followed by its backward pass
+  bool sums = false;            // an op between two networks
+  std::string picked = "";      // each network takes rows of this tensor
+  std::string joins = "";       // an op after each network
 };
 
 Report Of(const How& how) {
@@ -62,7 +62,7 @@ Report Of(const How& how) {
   return text.Analyzed();
 }
 
-TEST(EnsemblesTest, MembersRunOneByOne) {
+TEST(EnsemblesTest, FindsMembersThatRunOneByOne) {
   const Report report = Of({});
   const Finding* finding = Find(report, kRule);
   ASSERT_NE(finding, nullptr);
@@ -79,35 +79,35 @@ TEST(EnsemblesTest, MembersRunOneByOne) {
   EXPECT_FALSE(IsClean(Of({.networks = 3}), kRule));
 }
 
-TEST(EnsemblesTest, BlocksOfOneNetworkNeedEachOther) {
+TEST(EnsemblesTest, IgnoresBlocksOfOneNetwork) {
   EXPECT_TRUE(IsClean(Of({.width = "24"}), kRule));
 }
 
-// Experts, which give back what is as wide as their tokens.
-TEST(EnsemblesTest, WhatTakesItsRowsOfOneTensorNeedsNoOther) {
+// Experts return tensors as wide as their tokens.
+TEST(EnsemblesTest, FindsNetworksThatTakeRowsOfOneTensor) {
   const Report report = Of({.width = "24", .picked = "512,24"});
   const Finding* finding = Find(report, kRule);
   ASSERT_NE(finding, nullptr);
   EXPECT_EQ(finding->gain_kind, GainKind::kBound);
   EXPECT_NE(finding->evidence.find("8 networks"), std::string::npos)
       << finding->evidence;
-  // The sum of all is kept up in place.
+  // The program adds up all results in place.
   EXPECT_FALSE(IsClean(
       Of({.width = "24", .picked = "512,24", .joins = "aten::add_"}), kRule));
 }
 
-TEST(EnsemblesTest, WhatTheyPickOfMayComeFromTheNetworkBefore) {
+TEST(EnsemblesTest, IgnoresRowsThatMayComeFromTheNetworkBefore) {
   EXPECT_TRUE(IsClean(
       Of({.width = "24", .picked = "512,24", .joins = "aten::add"}), kRule));
-  // So may what is no larger than its result: rows of it, again and again.
+  // A tensor no larger than a result may be a result of the network before.
   EXPECT_TRUE(IsClean(Of({.width = "24", .picked = "32,24"}), kRule));
 }
 
-TEST(EnsemblesTest, SharedWeightsAreNoEnsemble) {
+TEST(EnsemblesTest, IgnoresSharedWeights) {
   EXPECT_TRUE(IsClean(Of({.shared = true}), kRule));
 }
 
-TEST(EnsemblesTest, EachMayBeTrainedBeforeTheNext) {
+TEST(EnsemblesTest, IgnoresNetworksThatAreTrainedOneAfterTheOther) {
   EXPECT_TRUE(IsClean(Of({.inner_backward = true}), kRule));
 }
 

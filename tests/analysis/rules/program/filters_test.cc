@@ -9,10 +9,10 @@ constexpr const char* kRule = "direct-convolution";
 struct Filter {
   std::string input = "float[8,16,8192]", weight = "float[16,1,1024]";
   std::string stride = "[1]", padding = "[0]", groups = "16";
-  std::string wanted = "[True, False, False]";  // gradients
+  std::string wanted = "[True, False, False]";  // gradients to compute
 };
 
-// Steps of 10 ms, half of them the convolution and its node.
+// Steps of 10 ms; the convolution and its node take half.
 Report Of(const Filter& how) {
   CpuText text;
   for (int i = 0; i < 4; ++i) {
@@ -32,13 +32,14 @@ Report Of(const Filter& how) {
   return text.Analyzed();
 }
 
-TEST(DirectConvolutionTest, LongFiltersHaveSpectra) {
+TEST(DirectConvolutionTest, AdvisesFftsForLongFilters) {
   const Report report = Of({});
   const Finding* finding = Find(report, kRule);
   ASSERT_NE(finding, nullptr);
   EXPECT_EQ(finding->gain_kind, GainKind::kBound);
-  // 8 x 16 results of 7169, of 1024 terms each; 8 x 16 transforms there and
-  // back and 16 of the filters, and 8 x 16 products of 4096 numbers.
+  // Direct: 8 x 16 x 7169 results of 1024 terms each. By FFT: 8 x 16 transforms
+  // and as many inverse ones, 16 transforms of filters, and 8 x 16 products of
+  // spectra with 4096 numbers.
   const double direct = 2.0 * 8 * 16 * 7169 * 1024;
   const double spectra =
       (2 * 8 * 16 + 16) * 2.5 * 8192 * 13 + 8.0 * 8 * 16 * 4096;
@@ -46,7 +47,7 @@ TEST(DirectConvolutionTest, LongFiltersHaveSpectra) {
   EXPECT_NE(finding->evidence.find("[16, 1, 1024]"), std::string::npos);
 }
 
-TEST(DirectConvolutionTest, FiltersOfPictures) {
+TEST(DirectConvolutionTest, AdvisesFftsForImages) {
   const Report report = Of({.input = "float[8,16,128,128]",
                             .weight = "float[16,1,63,63]",
                             .stride = "[1, 1]",
@@ -56,7 +57,7 @@ TEST(DirectConvolutionTest, FiltersOfPictures) {
   EXPECT_NE(finding->fix_python.find("rfft2"), std::string::npos);
 }
 
-TEST(DirectConvolutionTest, ATenthOfTheOperations) {
+TEST(DirectConvolutionTest, NeedsTenTimesFewerOperations) {
   const auto with = [](const std::string& taps) {
     return Of({.weight = "float[16,1," + taps + "]"});
   };
@@ -65,20 +66,21 @@ TEST(DirectConvolutionTest, ATenthOfTheOperations) {
   EXPECT_FALSE(IsClean(with("390"), kRule));
 }
 
-TEST(DirectConvolutionTest, FewResultsNeedNoSpectra) {
+TEST(DirectConvolutionTest, StaysSilentOnFewResults) {
   EXPECT_TRUE(IsClean(Of({.stride = "[512]"}), kRule));
 }
 
-// Each pair of channels has a product of spectra of its own.
-TEST(DirectConvolutionTest, ChannelsAreSummedUp) {
+// Each pair of channels needs its own product of spectra.
+TEST(DirectConvolutionTest, StaysSilentOnManyPairsOfChannels) {
   EXPECT_TRUE(IsClean(Of({.input = "float[8,256,8192]",
                           .weight = "float[256,256,31]",
                           .groups = "1"}),
                       kRule));
 }
 
-// 8 signals, 32 frames of 1024 moments each, 513 complex numbers for a frame.
-TEST(DirectConvolutionTest, ASpectrogramIsATransform) {
+// 8 signals with 32 frames of 1024 samples; each frame yields 513 complex
+// numbers.
+TEST(DirectConvolutionTest, AdvisesStftForASpectrogram) {
   Filter how{.input = "float[8,1,8960]",
              .weight = "float[1026,1,1024]",
              .stride = "[256]",
@@ -90,18 +92,18 @@ TEST(DirectConvolutionTest, ASpectrogramIsATransform) {
   EXPECT_NE(finding->fix_python.find("torch.stft("), std::string::npos);
   EXPECT_NEAR(finding->gain.expected_ms,
               5 * (1 - 2.5 * 1024 * 10 / (2.0 * 1026 * 1024)), 0.01);
-  // Real and imaginary parts in two convolutions, as of nnAudio.
+  // nnAudio computes real and imaginary parts in two convolutions.
   how.weight = "float[513,1,1024]";
   EXPECT_FALSE(IsClean(Of(how), kRule));
   how.weight = "float[512,1,1024]";
   EXPECT_FALSE(IsClean(Of(how), kRule));
   how.weight = "float[256,1,1024]";
   EXPECT_TRUE(IsClean(Of(how), kRule));
-  // A learned filter bank.
+  // The weight has a gradient: a learned filter bank.
   how.weight = "float[1026,1,1024]";
   how.wanted = "[True, True, False]";
   EXPECT_TRUE(IsClean(Of(how), kRule));
-  // Short transforms are no better.
+  // For short frames an FFT is no faster.
   how = {.input = "float[8,1,8960]",
          .weight = "float[66,1,64]",
          .stride = "[16]",
@@ -109,20 +111,20 @@ TEST(DirectConvolutionTest, ASpectrogramIsATransform) {
   EXPECT_TRUE(IsClean(Of(how), kRule));
 }
 
-// oneDNN has no fast backward pass for these: the time tells, and not the
-// number of operations.
-TEST(DirectConvolutionTest, SlowDepthwiseConvolutionsOfLongFilters) {
+// oneDNN has no fast backward pass for these convolutions. Only the measured
+// time shows this; the number of operations does not.
+TEST(DirectConvolutionTest, FindsSlowDepthwiseConvolutionsWithLongFilters) {
   Filter how{.input = "float[4,16,639]", .weight = "float[16,1,320]"};
   const Report report = Of(how);
   const Finding* finding = Find(report, kRule);
   ASSERT_NE(finding, nullptr);
-  // 2.3 million operations of transforms, three times, at 64 per ns.
+  // Three FFT convolutions of 2.3 million operations at 64 operations per ns.
   EXPECT_NEAR(finding->gain.expected_ms, 5 - 0.11, 0.02);
   EXPECT_NE(finding->assumption.find("far away"), std::string::npos);
-  // Four times as much in the same time is not slow.
+  // Four times the work in the same time is not slow.
   how.input = "float[16,16,639]";
   EXPECT_TRUE(IsClean(Of(how), kRule));
-  // Short filters are slow for other reasons.
+  // Convolutions with short filters are slow for other reasons.
   how = {.input = "float[4,16,639]", .weight = "float[16,1,100]"};
   EXPECT_TRUE(IsClean(Of(how), kRule));
 }

@@ -1,4 +1,8 @@
+#include <algorithm>
+#include <string>
+
 #include "analysis/rules/rule_testing.h"
+#include "support/compute_text.h"
 #include "support/cpu_text.h"
 
 namespace stepscope::growth_test {
@@ -8,14 +12,14 @@ constexpr const char* kRule = "growing-prefix";
 
 struct Loop {
   int iterations = 20;
-  int first = 8;    // rows
-  int more = 8;     // rows, in each iteration
-  int uneven = -1;  // an iteration with one row more
+  int first = 8;    // rows in the first iteration
+  int more = 8;     // rows added in each iteration
+  int uneven = -1;  // an iteration with one extra row
   bool trains = false;
-  bool then_trains = false;  // on all rows of the last iteration, for 5 ms
+  bool then_trains = false;  // then trains on all rows for 5 ms
 };
 
-// Each iteration takes 100 us of calling, and 10 us for each 8 rows.
+// Each iteration takes 100 us of host code and 10 us per 8 rows.
 Report Of(const Loop& how) {
   CpuText text;
   int sequence = 0;
@@ -49,48 +53,50 @@ Report Of(const Loop& how) {
   return text.Analyzed();
 }
 
-TEST(GrowingPrefixTest, FeedsOnlyNewPositions) {
+TEST(GrowingPrefixTest, AdvisesToFeedOnlyNewPositions) {
   const Report report = Of({});
   const Finding* finding = Find(report, kRule);
   ASSERT_NE(finding, nullptr);
   EXPECT_EQ(finding->gain_kind, GainKind::kBound);
-  // 10 to 200 us; the shortest iteration computes 10 us, for new rows only.
+  // Iterations compute for 10 to 200 us; with a cache each takes as long as the
+  // shortest, 10 us.
   EXPECT_NEAR(finding->gain.expected_ms, 0.01 * (210 - 20), 0.11);
   EXPECT_NE(finding->evidence.find("from 8 to 160"), std::string::npos)
       << finding->evidence;
   EXPECT_NE(finding->fix_python.find("use_cache=True"), std::string::npos);
 }
 
-TEST(GrowingPrefixTest, APromptIsNoNewPosition) {
+TEST(GrowingPrefixTest, CountsThePromptOnlyOnce) {
   const Report report = Of({.first = 800});
   const Finding* finding = Find(report, kRule);
   ASSERT_NE(finding, nullptr);
-  // 20 times 1 ms, 1.9 ms of growth, and the pauses but the last; the 10 us for
-  // 8 rows remain of each, as the last iteration has no pause behind it.
+  // The prompt takes 1 ms in each of 20 iterations, of which 10 us for 8 new
+  // rows remain. The growth takes 1.9 ms, and so do the pauses, except for that
+  // after the last iteration.
   EXPECT_NEAR(finding->gain.expected_ms, 20 * 0.99 + 1.9 + 1.9, 0.05);
 }
 
-TEST(GrowingPrefixTest, TrainsOnAllPositionsAtOnce) {
+TEST(GrowingPrefixTest, AdvisesToTrainOnAllPositionsAtOnce) {
   const Report report = Of({.trains = true});
   const Finding* finding = Find(report, kRule);
   ASSERT_NE(finding, nullptr);
-  // Each also takes 100 us of calling and 100 us of backward; the longest
-  // remains.
+  // Each iteration also takes 100 us of host code and 100 us of backward. The
+  // longest iteration remains.
   EXPECT_NEAR(finding->gain.expected_ms, 20 * 0.2 + 2.1 - 0.4, 0.11);
   EXPECT_NE(finding->fix_python.find("causal mask"), std::string::npos);
 }
 
-// As with reinforcement learning: what was generated is trained with.
-TEST(GrowingPrefixTest, ATrainingPassBehindTheLoopIsNotOfIt) {
+// Reinforcement learning trains on what the loop generated.
+TEST(GrowingPrefixTest, IgnoresATrainingPassAfterTheLoop) {
   const Report report = Of({.first = 800, .then_trains = true});
   const Finding* finding = Find(report, kRule);
   ASSERT_NE(finding, nullptr);
-  // The last iteration counts as much as the one before.
+  // The rule counts the last iteration like the one before.
   EXPECT_NEAR(finding->gain.expected_ms, 20 * 0.99 + 1.9, 0.02);
   EXPECT_NE(finding->fix_python.find("use_cache=True"), std::string::npos);
 }
 
-TEST(GrowingPrefixTest, OnlySteadyGrowthIsALoop) {
+TEST(GrowingPrefixTest, NeedsSteadyGrowth) {
   EXPECT_TRUE(IsClean(Of({.more = 0}), kRule));
   EXPECT_TRUE(IsClean(Of({.first = 800, .more = -8}), kRule));
   EXPECT_TRUE(IsClean(Of({.iterations = 9, .uneven = 4}), kRule));
@@ -98,14 +104,72 @@ TEST(GrowingPrefixTest, OnlySteadyGrowthIsALoop) {
   EXPECT_FALSE(IsClean(Of({.iterations = 5}), kRule));
 }
 
-struct Joined {
-  int times = 20;
-  bool grows = true;    // else it adds to the same tensor
-  bool trains = false;  // the copies have autograd nodes
-  bool reads = false;   // other ops read what each makes
+struct Tokens {
+  int steps = 24;
+  int growing = 24;        // the first steps, in which the rows grow
+  bool backward = false;   // each product has a node
+  bool optimizer = false;  // each step ends with one
 };
 
-// Each aten::cat of a step of 10 ms copies for 10 us more than the one before.
+// One step per token, of 100 us of host code and 10 us per 8 rows.
+Report Of(const Tokens& how) {
+  CpuText text;
+  for (int step = 0; step < how.steps; ++step) {
+    const int tokens = std::min(step + 1, how.growing);
+    const std::string sequence = "sequence=" + std::to_string(step);
+    text.Pass(100);
+    text.Op(sequence + " inputs=(float[64],float[" +
+                std::to_string(8 * tokens) + ",64],float[64,64]) aten::addmm",
+            10 * tokens);
+    if (how.backward) {
+      text.Nested("kind=backward " + sequence + " AddmmBackward0", 100,
+                  "aten::mm", 90);
+    }
+    if (how.optimizer) {
+      text.Begin();
+      text.Op("aten::_fused_sgd_", 20);
+      text.EndRange("kind=optimizer Optimizer.step#SGD.step");
+    }
+    text.EndStep();
+  }
+  return text.Analyzed();
+}
+
+TEST(GrowingPrefixTest, SeesALoopWhoseIterationsAreSteps) {
+  const Report report = Of(Tokens{});
+  const Finding* finding = Find(report, kRule);
+  ASSERT_NE(finding, nullptr);
+  EXPECT_TRUE(finding->evidence.starts_with("Steps are a loop of "))
+      << finding->evidence;
+  EXPECT_NE(finding->evidence.find(" to 192"), std::string::npos)
+      << finding->evidence;
+  EXPECT_NE(finding->fix_python.find("use_cache=True"), std::string::npos);
+  EXPECT_EQ(finding->gain_kind, GainKind::kBound);
+  // Per step: the last one computes for 240 us, the mean one for about half.
+  EXPECT_GT(finding->gain.expected_ms, 0.08);
+  EXPECT_LT(finding->gain.expected_ms, 0.24);
+}
+
+TEST(GrowingPrefixTest, TakesGrowingStepsForNoLoopIfTheyTrain) {
+  EXPECT_TRUE(IsClean(Of(Tokens{.optimizer = true}), kRule));
+  EXPECT_TRUE(IsClean(Of(Tokens{.backward = true}), kRule));
+}
+
+TEST(GrowingPrefixTest, NeedsMostStepsToGrow) {
+  EXPECT_TRUE(IsClean(Of(Tokens{.growing = 1}), kRule));
+  EXPECT_TRUE(IsClean(Of(Tokens{.growing = 12}), kRule));
+  EXPECT_FALSE(IsClean(Of(Tokens{.growing = 20}), kRule));
+}
+
+struct Joined {
+  int times = 20;
+  bool grows = true;    // else each op appends to the same tensor
+  bool trains = false;  // the copies have autograd nodes
+  bool reads = false;   // other ops read each result
+};
+
+// A step of 10 ms, in which each aten::cat takes 10 us more than the one
+// before.
 Report Of(const Joined& how) {
   CpuText text;
   int sequence = 0;
@@ -134,7 +198,7 @@ Report Of(const Joined& how) {
   return text.Analyzed();
 }
 
-TEST(GrowingPrefixTest, CopiesOnce) {
+TEST(GrowingPrefixTest, AdvisesToCopyOnce) {
   const Report report = Of(Joined{});
   const Finding* finding = Find(report, kRule);
   ASSERT_NE(finding, nullptr);
@@ -145,20 +209,59 @@ TEST(GrowingPrefixTest, CopiesOnce) {
   EXPECT_NE(finding->fix_python.find("torch.cat once"), std::string::npos);
 }
 
-TEST(GrowingPrefixTest, ADenseNetNeedsAllOfThem) {
+TEST(GrowingPrefixTest, IgnoresADenseNetThatReadsEachResult) {
   EXPECT_TRUE(IsClean(Of(Joined{.trains = true, .reads = true}), kRule));
   EXPECT_FALSE(IsClean(Of(Joined{.trains = true}), kRule));
 }
 
-// A cache of keys and values: the new part is written in each iteration.
-TEST(GrowingPrefixTest, ACacheIsWrittenInParts) {
+// Steps on a GPU with 20 appending calls of aten::cat, whose kernels take 10 us
+// more each time. Nodes take `node_us` on the GPU and 200 us on the host.
+Report OnGpu(double node_us) {
+  ComputeText text;
+  int sequence = 0;
+  for (int step = 0; step < 4; ++step) {
+    text.Op("aten::sort", "", {{"sort", 8'000}});
+    const int begun = sequence;
+    for (int i = 1; i <= 20; ++i, ++sequence) {
+      text.Op("aten::cat",
+              "(TensorList(float[" + std::to_string(i) +
+                  ",512],float[1,512]),Scalar=\"0\")",
+              {{"CatArrayBatchedCopy", 10.0 * i}}, 10,
+              "sequence=" + std::to_string(sequence));
+    }
+    for (int i = sequence; i-- > begun;) {
+      text.Begin();
+      text.Pass(1);
+      text.Op("aten::narrow", "", {{"copy", node_us}}, 198);
+      text.End("CatBackward0", "", 200,
+               "kind=backward sequence=" + std::to_string(i));
+    }
+    text.EndStep();
+  }
+  return text.Analyzed();
+}
+
+TEST(GrowingPrefixTest, CountsWhatNodesTakeOnTheGpu) {
+  for (const double node_us : {5.0, 50.0}) {
+    const Report report = OnGpu(node_us);
+    const Finding* finding = Find(report, kRule);
+    ASSERT_NE(finding, nullptr);
+    // The longest copy and its node remain.
+    EXPECT_NEAR(finding->gain.expected_ms, 2.1 - 0.2 + 19 * node_us / 1'000,
+                0.01);
+  }
+}
+
+// For a cache of keys and values, each iteration should write only the new
+// part.
+TEST(GrowingPrefixTest, AdvisesToWriteACacheInParts) {
   const Report report = Of(Joined{.reads = true});
   const Finding* finding = Find(report, kRule);
   ASSERT_NE(finding, nullptr);
   EXPECT_NEAR(finding->gain.expected_ms, 2.1 - 20 * 0.01, 0.01);
 }
 
-TEST(GrowingPrefixTest, FewOrEqualCopiesAreSilent) {
+TEST(GrowingPrefixTest, StaysSilentOnFewOrEqualCopies) {
   EXPECT_TRUE(IsClean(Of(Joined{.grows = false}), kRule));
   EXPECT_TRUE(IsClean(Of(Joined{.times = 15}), kRule));
 }

@@ -7,17 +7,17 @@ namespace {
 constexpr const char* kRule = "input-layer-in-loop";
 constexpr const char* kWeight = "float[32,3,3,3]";
 
-// A video of 12 frames, of a batch of 4. Per frame, a convolution takes 1 ms,
-// an activation 100 us, a layer 500 us and the cell behind it 200 us; their
-// nodes the same.
+// A video of 12 frames in a batch of 4. Per frame, a convolution takes 1 ms, an
+// activation 100 us, a layer 500 us and the following cell 200 us. Their nodes
+// take as long.
 struct How {
   int frames = 12;
   std::string picks =
       "(float[4,12,3,32,32],Scalar=\"1\",Scalar=\"0\") "
-      "aten::select";           // a frame
-  bool own_weights = false;     // each frame has one
-  bool needs_gradient = false;  // what the convolution takes
-  bool inner_backward = false;  // behind each frame
+      "aten::select";           // picks a frame
+  bool own_weights = false;     // each frame has its own weight
+  bool needs_gradient = false;  // so does the convolution's input
+  bool inner_backward = false;  // runs after each frame
 };
 
 Report Of(const How& how) {
@@ -57,7 +57,7 @@ Report Of(const How& how) {
   return text.Analyzed();
 }
 
-TEST(InputLayersTest, AnEncoderRunsForOneFrameAtATime) {
+TEST(InputLayersTest, FindsAnEncoderThatRunsFrameByFrame) {
   const Report report = Of({});
   const Finding* finding = Find(report, kRule);
   ASSERT_NE(finding, nullptr);
@@ -67,19 +67,19 @@ TEST(InputLayersTest, AnEncoderRunsForOneFrameAtATime) {
                                    "[4, 3, 32, 32]"),
             std::string::npos)
       << finding->evidence;
-  // The cell, which needs the state, remains.
+  // The cell needs the previous state and remains.
   EXPECT_LT(finding->gain.expected_ms, 12 * (1.6 + 1.6));
   EXPECT_GT(finding->gain.expected_ms, 1);
 }
 
-TEST(InputLayersTest, EachRunMayHaveAnInputOfItsOwn) {
-  // Not a part of a larger tensor.
+TEST(InputLayersTest, IgnoresRunsWithInputsOfTheirOwn) {
+  // The input is not a part of a larger tensor.
   EXPECT_TRUE(IsClean(
       Of({.picks = "(float[4,3,32,32],float[4,3,32,32]) aten::add"}), kRule));
   EXPECT_TRUE(IsClean(Of({.needs_gradient = true}), kRule));
 }
 
-TEST(InputLayersTest, EachRunMayHaveItsOwnWeightsOrBackwardPass) {
+TEST(InputLayersTest, IgnoresRunsWithTheirOwnWeightsOrBackwardPass) {
   EXPECT_TRUE(IsClean(Of({.own_weights = true}), kRule));
   EXPECT_TRUE(IsClean(Of({.inner_backward = true}), kRule));
   EXPECT_TRUE(IsClean(Of({.frames = 3}), kRule));

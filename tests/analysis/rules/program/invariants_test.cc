@@ -8,19 +8,19 @@ constexpr const char* kRule = "invariant-in-loop";
 constexpr const char* kInput = "float[24,24,256]";
 constexpr const char* kWeight = "float[128,256]";
 
-// A decoder of 12 positions. Per position, the layer takes 1 ms, what attends
-// with its result and the same input 200 us, and their nodes the same.
+// A decoder of 12 positions. Per position, the layer takes 1 ms, and the
+// attention on its result and the same input takes 200 us. Their nodes take as
+// long.
 struct How {
   int positions = 12;
   bool own_inputs = false;   // each position has one
   bool own_weights = false;  // each position has one
-  bool data = false;         // the input, which needs no gradient
+  bool data = false;         // the input is data without a gradient
   bool both = false;         // the layer's node has two products
-  bool one_reader = false;   // of the input: the layer's gradient is no sum
-  std::string between = "(float[24,128]) aten::tanh";  // an op of each position
-  std::string then = "";                               // one behind it
-  bool read_twice = false;  // what the op in between makes: its reader's
-                            // gradient is added to that of another
+  bool one_reader = false;   // only the layer reads the input: no sum
+  std::string between = "(float[24,128]) aten::tanh";  // an op in each position
+  std::string then = "";                               // an op after that
+  bool read_twice = false;  // the result of `between` is read twice
 };
 
 Report Of(const How& how) {
@@ -50,7 +50,7 @@ Report Of(const How& how) {
       if (!how.then.empty()) {
         text.Node(number + 3, 100, how.read_twice ? kInput : "");
       }
-      // The gradients of both uses of an input are added up.
+      // The engine adds up the gradients of both uses of an input.
       const bool sums = !how.data && !how.own_inputs && !last;
       text.Node(number + 2, 200, sums ? kInput : "");
       text.Node(number + 1, 1000, how.data || how.one_reader ? "" : kInput,
@@ -66,7 +66,7 @@ Report Of(const How& how) {
   return text.Analyzed();
 }
 
-TEST(InvariantsTest, TheKeysOfTheSameMemoryAreProjectedForEachWord) {
+TEST(InvariantsTest, FindsKeysThatAreProjectedForEachWord) {
   const Report report = Of({});
   const Finding* finding = Find(report, kRule);
   ASSERT_NE(finding, nullptr);
@@ -76,21 +76,21 @@ TEST(InvariantsTest, TheKeysOfTheSameMemoryAreProjectedForEachWord) {
                 "the same tensor of [24, 24, 256]"),
             std::string::npos)
       << finding->evidence;
-  // Eleven calls and nodes, and eleven sums of 20 us of each gradient; those
-  // inside nodes count once.
+  // Saves eleven calls and nodes, and for each of two gradients eleven sums of
+  // 20 us. A sum inside a node counts once.
   EXPECT_NEAR(finding->gain.expected_ms, 11 * 2.0 + 11 * 0.04, 0.1);
 }
 
-// The keys are as large as the memory; what attends takes them before the next
-// word.
-TEST(InvariantsTest, WhatIsMadeInTheLoopMayBeAsLarge) {
+// The keys are as large as the memory, and the attention reads them before the
+// next word.
+TEST(InvariantsTest, AllowsTensorsOfTheSameSizeInTheLoop) {
   const std::string input = kInput;
   How how{.both = true,
           .between = "(" + input + ") aten::tanh",
           .then = "(" + input + ",Scalar=\"1\",bool=\"False\") aten::sum"};
   EXPECT_NE(Find(Of(how), kRule), nullptr);
-  // The layer may take what the loop makes: where that has two readers, and
-  // where the layer's input has one.
+  // The layer may take what the loop makes if that tensor has two readers, or
+  // if the layer's input has one reader.
   how.read_twice = true;
   EXPECT_TRUE(IsClean(Of(how), kRule));
   how.read_twice = false;
@@ -98,16 +98,17 @@ TEST(InvariantsTest, WhatIsMadeInTheLoopMayBeAsLarge) {
   EXPECT_TRUE(IsClean(Of(how), kRule));
 }
 
-TEST(InvariantsTest, EachPositionMayHaveAnInputOrAWeightOfItsOwn) {
+TEST(InvariantsTest, IgnoresInputsAndWeightsOfEachPosition) {
   EXPECT_TRUE(IsClean(Of({.own_inputs = true}), kRule));
   EXPECT_TRUE(IsClean(Of({.own_weights = true}), kRule));
-  // Made in the loop.
+  // The loop makes the input.
   EXPECT_TRUE(IsClean(
       Of({.between = "(" + std::string(kInput) + ") aten::tanh"}), kRule));
 }
 
-// Data has no gradient, which could show that it is the same.
-TEST(InvariantsTest, DataMayBeTheSame) {
+// Data has no gradient, so no sum of gradients can show that all positions
+// share it.
+TEST(InvariantsTest, HintsThatDataMayBeTheSame) {
   const Report report = Of({.data = true});
   const Finding* finding = Find(report, kRule);
   ASSERT_NE(finding, nullptr);
@@ -118,13 +119,13 @@ TEST(InvariantsTest, DataMayBeTheSame) {
   EXPECT_TRUE(IsClean(Of({.own_inputs = true, .data = true}), kRule));
 }
 
-TEST(InvariantsTest, TwoUsesAreNoLoop) {
+TEST(InvariantsTest, NeedsMoreThanTwoUses) {
   EXPECT_FALSE(IsClean(Of({.positions = 5}), kRule));
   EXPECT_TRUE(IsClean(Of({.positions = 2}), kRule));
 }
 
-// A loss that takes the probabilities anew for each class. A call takes 500 us,
-// and so does its node.
+// A loss that computes all probabilities again for each class. A call takes 500
+// us, and so does its node.
 Report Dice(int classes, bool one_tensor, const std::string& other = "",
             const std::string& argument = "Scalar=\"1\"") {
   const std::string logits = "float[2,5,64,64]";
@@ -153,7 +154,7 @@ Report Dice(int classes, bool one_tensor, const std::string& other = "",
   return text.Analyzed();
 }
 
-TEST(InvariantsTest, TheSameProbabilitiesAreComputedForEachClass) {
+TEST(InvariantsTest, FindsProbabilitiesComputedForEachClass) {
   const Report report = Dice(5, true);
   const Finding* finding = Find(report, kRule);
   ASSERT_NE(finding, nullptr);
@@ -165,7 +166,7 @@ TEST(InvariantsTest, TheSameProbabilitiesAreComputedForEachClass) {
   EXPECT_TRUE(IsClean(Dice(5, false), kRule));
   EXPECT_TRUE(IsClean(Dice(2, true), kRule));
   EXPECT_TRUE(IsClean(Dice(5, true, "aten::mul"), kRule));
-  // Another tensor each time, as far as sizes tell.
+  // As far as the sizes tell, another tensor each time.
   EXPECT_TRUE(IsClean(Dice(5, true, "", "float[1]"), kRule));
 }
 
@@ -174,14 +175,14 @@ TEST(InvariantsTest, TheSameProbabilitiesAreComputedForEachClass) {
 constexpr const char* kFrozen = "frozen-forward";
 
 struct Teacher {
-  std::string before = {};  // an op in front of the teacher
+  std::string before = {};  // an op before the teacher
   std::string weight = "float[96,64]";
   int layers = 2;
-  bool trains = true;  // else nothing is
+  bool trains = true;  // else nothing has a gradient
   double us = 2'000;   // of each layer
 };
 
-// Steps of 10 ms and more: a teacher without gradients, then a student of one
+// Steps of at least 10 ms: a teacher without gradients, then a student with one
 // layer of 32 x 64.
 Report Taught(const Teacher& how) {
   constexpr const char* kStudent = "float[32,64]";
@@ -211,19 +212,20 @@ TEST(FrozenForwardTest, AsksWhetherTheResultsMayBeKept) {
   EXPECT_EQ(finding->severity, FindingSeverity::kLow);
   EXPECT_EQ(finding->confidence, Confidence::kHint);
   EXPECT_EQ(finding->gain_kind, GainKind::kBound);
-  // Both layers, and what runs between them.
+  // Both layers and the ops between them.
   EXPECT_NEAR(finding->gain.expected_ms, 4.5, 0.01);
   EXPECT_NE(finding->evidence.find("2 layers run without gradients"),
             std::string::npos)
       << finding->evidence;
 }
 
-TEST(FrozenForwardTest, TheStepMayDrawOrTrainThem) {
+TEST(FrozenForwardTest, IgnoresRandomInputsAndTargetNetworks) {
   EXPECT_TRUE(IsClean(Taught({.before = "aten::randn_like"}), kFrozen));
   EXPECT_FALSE(IsClean(Taught({.before = "aten::randint"}), kFrozen));
-  // A target network is a copy of one that is trained.
+  // The weights have the size of trained ones, as in a target network, which is
+  // a copy.
   EXPECT_TRUE(IsClean(Taught({.weight = "float[32,64]"}), kFrozen));
-  // Where nothing is trained, nothing is frozen.
+  // If nothing is trained, no layer counts as frozen.
   EXPECT_TRUE(IsClean(Taught({.trains = false}), kFrozen));
 }
 

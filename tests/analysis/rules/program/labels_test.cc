@@ -10,7 +10,8 @@ namespace {
 
 constexpr const char* kRule = "ignored-labels";
 
-// An op with its arguments: Call("aten::t", "float[2,4]").
+// Returns the line of an op with its arguments, for example of Call("aten::t",
+// "float[2,4]").
 std::string Call(const std::string& name, const std::string& inputs) {
   return "inputs=(" + inputs + ") " + name;
 }
@@ -23,7 +24,7 @@ std::vector<std::string> Masked(const std::string& value) {
       Call("aten::bitwise_not", "bool[4,64]"),
       Call("aten::masked_fill", "long int[4,64],bool[4,64]," + Number(value))};
 }
-// labels[:, from:to] = value
+// Returns the ops of labels[:, from:to] = value.
 std::vector<std::string> Filled(const std::string& from, const std::string& to,
                                 const std::string& value) {
   const int count = std::stoi(to) - std::stoi(from);
@@ -33,22 +34,22 @@ std::vector<std::string> Filled(const std::string& from, const std::string& to,
       Call("aten::fill_",
            "long int[4," + std::to_string(count) + "]," + value)};
 }
-const std::string kUnknown = "long int[]";  // a tensor of one number
+const std::string kUnknown = "long int[]";  // a tensor with one element
 
 struct Training {
-  std::vector<std::string> first = {};   // before the model
-  std::vector<std::string> behind = {};  // behind the product of the scores
+  std::vector<std::string> first = {};   // ops before the model
+  std::vector<std::string> behind = {};  // ops after the product
   std::string head =
       Call("aten::linear", "float[4,64,128],float[1000,128],float[1000]");
   std::string scores = "float[256,1000]";
   std::string labels = "long int[256]";
   std::string ignored = "-100";
   int head_us = 2'000;
-  bool looks_up = true;  // the model's input, in a table
+  bool looks_up = true;  // looks up the model's input in a table
 };
 
-// Steps of 10 ms: the product of the scores takes 2 ms, softmax and the loss 1
-// ms, and the nodes of each as long.
+// Steps of 10 ms: the product that computes the scores takes 2 ms, softmax and
+// loss take 1 ms, and their nodes take as long.
 Report Of(const Training& how) {
   CpuText text;
   int sequence = 0;
@@ -78,7 +79,7 @@ Report Of(const Training& how) {
   return text.Analyzed();
 }
 
-TEST(IgnoredLabelsTest, LabelsUnderAMask) {
+TEST(IgnoredLabelsTest, FindsLabelsMaskedWithTheIgnoredNumber) {
   const Report report = Of({.first = Masked("-100")});
   const Finding* finding = Find(report, kRule);
   ASSERT_NE(finding, nullptr);
@@ -94,14 +95,14 @@ TEST(IgnoredLabelsTest, LabelsUnderAMask) {
       << finding->evidence;
 }
 
-TEST(IgnoredLabelsTest, AnotherNumberMasksNoLabels) {
+TEST(IgnoredLabelsTest, IgnoresMasksWithAnotherNumber) {
   EXPECT_TRUE(IsClean(Of({.first = Masked("3")}), kRule));
   EXPECT_TRUE(IsClean(Of({.behind = Masked("-1")}), kRule));
   EXPECT_TRUE(Find(Of({.behind = Masked("-1"), .ignored = "-1"}), kRule) !=
               nullptr);
 }
 
-TEST(IgnoredLabelsTest, WithoutMaskedLabels) {
+TEST(IgnoredLabelsTest, StaysSilentWithoutMaskedLabels) {
   EXPECT_TRUE(IsClean(Of({}), kRule));
   EXPECT_TRUE(
       IsClean(Of({.first = {Call("aten::masked_fill",
@@ -113,8 +114,8 @@ TEST(IgnoredLabelsTest, WithoutMaskedLabels) {
       kRule));
 }
 
-// Before the model looks up its input, it may as well be that input.
-TEST(IgnoredLabelsTest, UnknownNumbersCountBehindLookups) {
+// Before the model's lookup, the masked tensor may be the model's input.
+TEST(IgnoredLabelsTest, CountsUnknownNumbersOnlyAfterLookups) {
   const std::vector<std::string> where = {
       Call("aten::where", "bool[4,64],long int[4,64],long int[]")};
   EXPECT_TRUE(IsClean(Of({.first = where}), kRule));
@@ -128,7 +129,7 @@ TEST(IgnoredLabelsTest, UnknownNumbersCountBehindLookups) {
       << finding->evidence;
 }
 
-TEST(IgnoredLabelsTest, WhereWithANumber) {
+TEST(IgnoredLabelsTest, SeesWhereWithANumber) {
   const Report report =
       Of({.first = {Call("aten::where",
                          "bool[4,64],long int[4,64]," + Number("-100"))}});
@@ -139,8 +140,8 @@ TEST(IgnoredLabelsTest, WhereWithANumber) {
       kRule));
 }
 
-// 0 is a word, too: masked inputs look the same.
-TEST(IgnoredLabelsTest, IgnoredWords) {
+// 0 is also a token, so that a masked input looks the same.
+TEST(IgnoredLabelsTest, CountsAnIgnoredTokenOnlyAfterLookups) {
   EXPECT_TRUE(IsClean(Of({.first = Masked("0"), .ignored = "0"}), kRule));
   const Report report = Of({.behind = Masked("0"), .ignored = "0"});
   const Finding* finding = Find(report, kRule);
@@ -161,7 +162,7 @@ TEST(IgnoredLabelsTest, PaddingIsAHint) {
 }
 
 // labels[mask] = -100, and a loss over scores of [texts, classes, places].
-TEST(IgnoredLabelsTest, AnAssignmentUnderAMask) {
+TEST(IgnoredLabelsTest, SeesAnAssignmentUnderAMask) {
   for (const bool known : {true, false}) {
     CpuText text;
     for (int i = 0; i < 4; ++i) {
@@ -182,11 +183,11 @@ TEST(IgnoredLabelsTest, AnAssignmentUnderAMask) {
   }
 }
 
-// A language model: the last token of each text has no label.
+// A language model: each text's last token has no label.
 const Training kShifted = {.scores = "float[252,1000]",
                            .labels = "long int[252]"};
 
-TEST(IgnoredLabelsTest, APromptIsAShareOfTheLabels) {
+TEST(IgnoredLabelsTest, PredictsTheShareOfAPrompt) {
   Training how = kShifted;
   how.first = Filled("0", "32", Number("-100"));
   const Report report = Of(how);
@@ -199,8 +200,8 @@ TEST(IgnoredLabelsTest, APromptIsAShareOfTheLabels) {
       << finding->evidence;
 }
 
-// labels[i, :n] = -100 for each text.
-TEST(IgnoredLabelsTest, APromptOfEachText) {
+// labels[i, :n] = -100 for each text i.
+TEST(IgnoredLabelsTest, AddsUpThePromptsOfAllTexts) {
   Training how = kShifted;
   for (const char* length : {"20", "40"}) {
     const std::string rest =
@@ -217,14 +218,14 @@ TEST(IgnoredLabelsTest, APromptOfEachText) {
   EXPECT_NEAR(finding->gain.expected_ms, 6 * 60.0 / 252, 0.01);
 }
 
-TEST(IgnoredLabelsTest, AnUnknownNumberFillsAPrompt) {
+TEST(IgnoredLabelsTest, HintsAtAPromptFilledWithAnUnknownNumber) {
   Training how = kShifted;
   how.first = Filled("0", "48", kUnknown);
   const Report report = Of(how);
   const Finding* finding = Find(report, kRule);
   ASSERT_NE(finding, nullptr);
   EXPECT_EQ(finding->confidence, Confidence::kHint);
-  // The end of rows, and the first token of each.
+  // Fills the end of each row, or only its first token.
   how.first = Filled("16", "64", kUnknown);
   EXPECT_TRUE(IsClean(Of(how), kRule));
   how.first = Filled("0", "1", kUnknown);
@@ -233,7 +234,7 @@ TEST(IgnoredLabelsTest, AnUnknownNumberFillsAPrompt) {
   EXPECT_FALSE(IsClean(Of(how), kRule));
 }
 
-TEST(IgnoredLabelsTest, NumbersOfSegmentsAreNoLabels) {
+TEST(IgnoredLabelsTest, IgnoresSegmentNumbers) {
   Training how = kShifted;
   how.first = Filled("0", "48", kUnknown);
   how.first.insert(how.first.begin(),
@@ -241,7 +242,7 @@ TEST(IgnoredLabelsTest, NumbersOfSegmentsAreNoLabels) {
   EXPECT_TRUE(IsClean(Of(how), kRule));
 }
 
-TEST(IgnoredLabelsTest, LabelsMadeOfTheIgnoredNumber) {
+TEST(IgnoredLabelsTest, SeesLabelsCreatedWithTheIgnoredNumber) {
   const std::vector<std::string> made = {
       Call("aten::full_like", "long int[4,64]," + Number("-100"))};
   EXPECT_NE(Find(Of({.first = made}), kRule), nullptr);
@@ -251,8 +252,9 @@ TEST(IgnoredLabelsTest, LabelsMadeOfTheIgnoredNumber) {
       kRule));
 }
 
-// adjacency @ (x @ weight): each row of scores is a sum of others.
-TEST(IgnoredLabelsTest, SumsOverNeighbours) {
+// adjacency @ (x @ weight): each row of scores is a sum of other rows, so no
+// row can be left out.
+TEST(IgnoredLabelsTest, StaysSilentOnSumsOverNeighbours) {
   const std::vector<std::string> masks = {
       Call("aten::masked_fill", "long int[256],bool[256]," + Number("-100"))};
   Training how = {.first = masks,
@@ -265,25 +267,25 @@ TEST(IgnoredLabelsTest, SumsOverNeighbours) {
   EXPECT_TRUE(IsClean(Of(how), kRule));
 }
 
-TEST(IgnoredLabelsTest, WithoutAProduct) {
+TEST(IgnoredLabelsTest, StaysSilentWithoutAProduct) {
   EXPECT_TRUE(IsClean(
       Of({.first = Masked("-100"), .head = Call("aten::embedding", "")}),
       kRule));
 }
 
-// 1 % of the step at least: what a few classes cost is not worth a change.
-TEST(IgnoredLabelsTest, SmallGains) {
+// Needs a gain of 1 % of the step. A few masked classes are not worth a change.
+TEST(IgnoredLabelsTest, NeedsOnePercentOfTheStep) {
   Training how = kShifted;
   how.first = Filled("0", "5", Number("-100"));
   EXPECT_NE(Find(Of(how), kRule), nullptr);
   how.first = Filled("0", "4", Number("-100"));
-  how.head_us = 100;  // of 2.2 ms with the loss, 6 % are masked: 0.14 ms
+  how.head_us = 100;  // 6 % of 2.2 ms with the loss are masked: 0.14 ms
   EXPECT_NE(Find(Of(how), kRule), nullptr);
   how.first = Filled("0", "2", Number("-100"));
   EXPECT_TRUE(IsClean(Of(how), kRule));
 }
 
-TEST(IgnoredLabelsTest, OnAGpuKernelsCount) {
+TEST(IgnoredLabelsTest, CountsKernelTimeOnAGpu) {
   ComputeText text;
   for (int i = 0; i < 4; ++i) {
     text.Op("aten::linear", "(float[4,64,128],float[128,128])",

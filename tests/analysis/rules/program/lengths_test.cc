@@ -4,8 +4,8 @@
 namespace stepscope::lengths_test {
 namespace {
 
-// One product per step on so many rows: 2 ms and 10 us a row, or a time that
-// grows with the square.
+// One product per step on a number of rows. It takes 2 ms plus 10 us per row,
+// or a time that grows with the square of the rows.
 Report Rows(const std::vector<int>& rows, bool square = false,
             bool sizes = true, const std::string& mask = "") {
   CpuText text;
@@ -27,13 +27,14 @@ Report Rows(const std::vector<int>& rows, bool square = false,
 }
 const std::vector<int> kUneven = {100, 400, 200, 300, 100, 400, 200, 300};
 
-TEST(UnevenLengthsTest, CountsWhatLongStepsCostBeyondProportion) {
+TEST(UnevenLengthsTest, CountsTimeThatGrowsFasterThanTheRows) {
   const Report report = Rows(kUneven, /*square=*/true);
   const Finding* finding = Find(report, "uneven-lengths");
   ASSERT_NE(finding, nullptr);
   EXPECT_EQ(finding->gain_kind, GainKind::kBound);
   EXPECT_EQ(finding->status, FindingStatus::kWarning);
-  // 7.5 ms in the mean of 1, 4, 9 and 16 ms; 250 rows take 6.25 ms.
+  // Steps of 1, 4, 9 and 16 ms average 7.5 ms; 250 rows, the average, take 6.25
+  // ms.
   EXPECT_NEAR(finding->gain.expected_ms, 1.25, 0.01);
   EXPECT_EQ(finding->where, "aten::mm gets inputs from [100, 64] to [400, 64]");
 }
@@ -45,28 +46,28 @@ TEST(UnevenLengthsTest, StepsInProportionGainNothing) {
   EXPECT_EQ(finding->status, FindingStatus::kOk);
 }
 
-TEST(UnevenLengthsTest, MasksOfSamplesShowPadding) {
+TEST(UnevenLengthsTest, RecognisesPaddingByMasksOfSamples) {
   const Report report = Rows(kUneven, false, true, "padding");
   const Finding* finding = Find(report, "uneven-lengths");
   ASSERT_NE(finding, nullptr);
-  // All but the 2 ms of a step without rows.
+  // Everything except the 2 ms that a step takes without rows.
   EXPECT_NEAR(finding->gain.expected_ms, 2.5, 0.01);
   EXPECT_EQ(finding->severity, FindingSeverity::kLow);
   EXPECT_NE(finding->evidence.find("padded"), std::string::npos);
 }
 
-TEST(UnevenLengthsTest, ACausalMaskIsNoPadding) {
+TEST(UnevenLengthsTest, IgnoresACausalMask) {
   EXPECT_EQ(
       Find(Rows(kUneven, false, true, "causal"), "uneven-lengths")->status,
       FindingStatus::kOk);
 }
 
-TEST(UnevenLengthsTest, OneShorterBatchIsNoPattern) {
+TEST(UnevenLengthsTest, IgnoresOneShorterBatch) {
   EXPECT_TRUE(
       IsClean(Rows({400, 400, 400, 400, 400, 400, 100}), "uneven-lengths"));
 }
 
-TEST(UnevenLengthsTest, FourStepsAreTooFew) {
+TEST(UnevenLengthsTest, NeedsMoreThanFourSteps) {
   EXPECT_TRUE(IsClean(Rows({100, 400, 200, 300}), "uneven-lengths"));
 }
 
@@ -85,8 +86,9 @@ TEST(UnevenLengthsTest, StepsThatDoNotFollowTheWorkAreNotExplained) {
 }
 
 TEST(UnevenLengthsTest, NeedsSizes) {
-  EXPECT_FALSE(WhyBlind(Rows(kUneven, false, /*sizes=*/false), "uneven-lengths")
-                   .empty());
+  EXPECT_FALSE(
+      WhySkipped(Rows(kUneven, false, /*sizes=*/false), "uneven-lengths")
+          .empty());
 }
 
 }  // namespace

@@ -16,8 +16,8 @@ struct How {
   int steps = 6;
 };
 
-// Steps of about 13 ms: the loader shuffles 400,000 numbers in 1 ms, makes a
-// list of them in 4 ms, which is freed in 2 ms, and takes a batch in 1 ms.
+// Steps of about 13 ms: the loader shuffles 400,000 numbers in 1 ms, turns them
+// into a list in 4 ms, frees the list in 2 ms, and takes a batch in 1 ms.
 Report Of(const How& how) {
   CpuText text;
   for (int step = 0; step < how.steps; ++step) {
@@ -38,12 +38,12 @@ Report Of(const How& how) {
   return text.Analyzed();
 }
 
-TEST(LoaderRestartsTest, AllRowsAreShuffledForOneBatch) {
+TEST(LoaderRestartsTest, FindsAShuffleOfAllRowsForOneBatch) {
   const Report report = Of({});
   const Finding* finding = Find(report, kRule);
   ASSERT_NE(finding, nullptr);
   EXPECT_EQ(finding->gain_kind, GainKind::kBound);
-  EXPECT_NEAR(finding->gain.expected_ms, 7.02, 0.01);  // not the batch
+  EXPECT_NEAR(finding->gain.expected_ms, 7.02, 0.01);  // without the batch
   EXPECT_NE(finding->evidence.find("started 1 time per step: each time it "
                                    "shuffles 400000 numbers"),
             std::string::npos)
@@ -51,23 +51,23 @@ TEST(LoaderRestartsTest, AllRowsAreShuffledForOneBatch) {
   EXPECT_FALSE(Promises(report, "sync-data-loading"));
 }
 
-// Workers, or a sampler in order: what it takes until the first batch.
-TEST(LoaderRestartsTest, AnIteratorThatDoesNotShuffleStartsAsWell) {
+// With workers or a sequential sampler, the time until the first batch counts.
+TEST(LoaderRestartsTest, CountsTheStartOfAnIteratorThatDoesNotShuffle) {
   const Report report = Of({.shuffles = false});
   const Finding* finding = Find(report, kRule);
   ASSERT_NE(finding, nullptr);
   EXPECT_NEAR(finding->gain.expected_ms, 1.01, 0.01);
 }
 
-TEST(LoaderRestartsTest, EpochsHaveManySteps) {
+TEST(LoaderRestartsTest, IgnoresEpochsOfManySteps) {
   EXPECT_TRUE(IsClean(Of({.restarts_every = 3}), kRule));
 }
 
-TEST(LoaderRestartsTest, OneStepMayBeTheFirstOfAnEpoch) {
+TEST(LoaderRestartsTest, NeedsMoreThanOneStep) {
   EXPECT_TRUE(IsClean(Of({.steps = 1}), kRule));
 }
 
-TEST(LoaderRestartsTest, OtherRandomNumbersAreNoLoader) {
+TEST(LoaderRestartsTest, IgnoresShufflesOutsideALoader) {
   EXPECT_TRUE(IsClean(Of({.has_loader = false}), kRule));
 }
 

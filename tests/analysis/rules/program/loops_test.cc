@@ -5,22 +5,22 @@
 namespace stepscope::loops_test {
 namespace {
 
-// A loop over samples that calls a layer of 64 x 64 for each, between two
-// products of 2 ms.
+// A loop that calls a 64 x 64 layer once per sample, between two products of 2
+// ms.
 struct How {
   int passes = 32;
   int rows = 1;         // of the layer's input
   bool product = true;  // else the loop compares numbers
-  std::string reads = "aten::_local_scalar_dense";  // then
-  bool own_weights = false;  // each pass accumulates gradients: layers
+  std::string reads = "aten::_local_scalar_dense";  // the op after that
+  bool own_weights = false;  // each pass accumulates its gradients: a layer
   bool backward = true;
   bool one_by_one = false;  // each pass ends with its backward pass
-  bool updates = false;     // and with a step of the optimizer
+  bool updates = false;     // and then the optimizer steps
   bool on_gpu = false;
-  double us = 15;         // of each op
-  std::string kind = {};  // of a range around the loop
-  std::string also = {};  // an op of each pass
-  int more = 0;           // ops of each pass
+  double us = 15;         // time of each op
+  std::string kind = {};  // kind of a range around the loop
+  std::string also = {};  // an extra op in each pass
+  int more = 0;           // number of further ops in each pass
 };
 
 class Loop {
@@ -72,7 +72,7 @@ class Loop {
     if (!how_.one_by_one) return;
     text_.Begin();
     text_.Pass(1);
-    // The gradient of the weights has as many rows as they have.
+    // The gradient of the weights has the size of the weights.
     Op("aten::mm", "(float[64,1],float[1,64])", how_.us);
     text_.End("AddmmBackward0", "", 5,
               "kind=backward sequence=" + std::to_string(sequence_ + i));
@@ -98,9 +98,10 @@ class Loop {
 
 Report Of(How how) { return Loop(std::move(how)).Analyzed(); }
 
-// The loss of each position of some scores, whose gradient is as large as all
-// of them, and which the engine adds up. Each pass takes 10 us, each node `us`,
-// its sum included. The loop begins behind the first select.
+// Computes the loss of each position of some scores. Each node returns a
+// gradient as large as all scores, which the engine adds up. Each pass takes 10
+// us, and each node takes `us`, including its sum. The loop starts after the
+// first select.
 Report OverPositions(const std::string& gradient, int64_t us) {
   CpuText text;
   int64_t sequence = 0;
@@ -109,7 +110,7 @@ Report OverPositions(const std::string& gradient, int64_t us) {
     const int64_t first = sequence;
     for (int i = 0; i < 32; ++i) {
       text.Op("sequence=" + std::to_string(sequence++) + " aten::select", 3);
-      text.Op("aten::select", 2);  // the label
+      text.Op("aten::select", 2);  // picks the label
       text.Op("aten::nll_loss", 5);
     }
     text.Op("aten::sum", 20);
@@ -124,7 +125,7 @@ Report OverPositions(const std::string& gradient, int64_t us) {
   return text.Analyzed();
 }
 
-TEST(UnbatchedLoopTest, GradientsOfPartsGoWithTheLoop) {
+TEST(UnbatchedLoopTest, CountsTheGradientsOfPicksWithTheLoop) {
   const auto gain = [](const std::string& gradient) {
     const Report report = OverPositions(gradient, 200);
     const Finding* finding = Find(report, "unbatched-loop");
@@ -132,16 +133,16 @@ TEST(UnbatchedLoopTest, GradientsOfPartsGoWithTheLoop) {
   };
   const double whole = 0.315 + 31 * 0.2;
   EXPECT_NEAR(gain("aten::select_backward"), whole * 31 / 32, 0.02);
-  // What computes beyond 20 us remains.
+  // In another op, the time beyond 20 us of overhead is work that remains.
   EXPECT_NEAR(gain("aten::mul"), (whole - 31 * 2 * 0.08) * 31 / 32, 0.02);
 }
 
-TEST(UnbatchedLoopTest, LeavesOnePassOfALoopOverSamples) {
+TEST(UnbatchedLoopTest, PredictsThatOnePassOfALoopRemains) {
   const Report report = Of({});
   const Finding* finding = Find(report, "unbatched-loop");
   ASSERT_NE(finding, nullptr);
   EXPECT_EQ(finding->gain_kind, GainKind::kBound);
-  // 32 passes of 40 us without the first gap, and 32 nodes of 30 us.
+  // 32 passes of 40 us, without the first gap, and 32 nodes of 30 us.
   EXPECT_NEAR(finding->gain.expected_ms, (1.275 + 0.96) * 31 / 32, 0.01);
   EXPECT_NE(finding->evidence.find(
                 "aten::addmm > aten::relu (32 times per step, 2.23 ms)"),
@@ -150,7 +151,7 @@ TEST(UnbatchedLoopTest, LeavesOnePassOfALoopOverSamples) {
   EXPECT_EQ(finding->fix_python.find(".tolist()"), std::string::npos);
 }
 
-TEST(UnbatchedLoopTest, ReadsValuesOnce) {
+TEST(UnbatchedLoopTest, AdvisesToReadAllValuesAtOnce) {
   const Report report = Of({.product = false});
   const Finding* finding = Find(report, "unbatched-loop");
   ASSERT_NE(finding, nullptr);
@@ -158,24 +159,24 @@ TEST(UnbatchedLoopTest, ReadsValuesOnce) {
   EXPECT_NE(finding->fix_python.find(".tolist()"), std::string::npos);
 }
 
-TEST(UnbatchedLoopTest, WhatTheOpsComputeIsLeft) {
+TEST(UnbatchedLoopTest, LeavesTheWorkOfLongOps) {
   const Report report = Of({.product = false, .us = 100});
   const Finding* finding = Find(report, "unbatched-loop");
   ASSERT_NE(finding, nullptr);
-  // All but 80 us of each op.
+  // Of each op, the time beyond 20 us is work and remains: 80 us.
   EXPECT_NEAR(finding->gain.expected_ms,
               (32 * 0.21 - 0.005 - 64 * 0.08) * 31 / 32, 0.01);
 }
 
-TEST(UnbatchedLoopTest, PassesMayNeedEachOtherUnlessTheyPickAnElement) {
+TEST(UnbatchedLoopTest, NeedsAPickWherePassesMayDependOnEachOther) {
   How how{.product = false, .reads = "aten::sqrt"};
   EXPECT_TRUE(IsClean(Of(how), "unbatched-loop"));
   how.also = "aten::index";
   EXPECT_FALSE(IsClean(Of(how), "unbatched-loop"));
 }
 
-// Python's sum() over a tensor adds its elements up one by one.
-TEST(UnbatchedLoopTest, AnOpForEachElementOfATensorIsALoopOverThem) {
+// Python's sum() over a tensor adds the elements one by one.
+TEST(UnbatchedLoopTest, SeesOneOpPerElementAsALoop) {
   const auto sum_of = [](const std::string& size,
                          const std::string& op = "aten::add") {
     CpuText text;
@@ -191,15 +192,15 @@ TEST(UnbatchedLoopTest, AnOpForEachElementOfATensorIsALoopOverThem) {
   const Report report = sum_of("[64]");
   const Finding* finding = Find(report, "unbatched-loop");
   ASSERT_NE(finding, nullptr);
-  // The adds and aten::unbind, but for one pass.
+  // The adds and aten::unbind, minus one pass.
   EXPECT_NEAR(finding->gain.expected_ms, (0.64 + 0.05) * 63 / 64, 0.05);
   EXPECT_NE(finding->fix_python.find("tensor.sum()"), std::string::npos);
   EXPECT_TRUE(IsClean(sum_of("[48]"), "unbatched-loop"));
-  // A state that each element changes, as of a spiking neuron.
+  // Each element changes a state, as in a spiking neuron.
   EXPECT_TRUE(IsClean(sum_of("[64]", "aten::lerp"), "unbatched-loop"));
 }
 
-// Loops over 32 moments, from the last one on if `backwards`.
+// Loops over 32 time steps, from the last to the first if `backwards`.
 Report Scans(int loops, bool backwards, const std::string& last = "aten::add") {
   CpuText text;
   for (int step = 0; step < 4; ++step) {
@@ -219,8 +220,8 @@ Report Scans(int loops, bool backwards, const std::string& last = "aten::add") {
   return text.Analyzed();
 }
 
-// Discounted returns of one moment need those of the next.
-TEST(UnbatchedLoopTest, ALoopBackwardsInTimeIsForOtherMeans) {
+// Discounted returns of one time step depend on the next one.
+TEST(UnbatchedLoopTest, AdvisesAnotherFixForALoopBackwardsInTime) {
   const auto fix = [](const Report& report) {
     const Finding* finding = Find(report, "unbatched-loop");
     return finding ? finding->fix_python : "";
@@ -230,43 +231,43 @@ TEST(UnbatchedLoopTest, ALoopBackwardsInTimeIsForOtherMeans) {
   EXPECT_TRUE(fix(report).starts_with("compute for all times at once what"));
   EXPECT_NEAR(Find(report, "unbatched-loop")->gain.expected_ms, 3 * 32 * 0.04,
               0.3);
-  // A model runs on what the pass before it made.
+  // Each pass applies a model to the result of the pass before.
   EXPECT_TRUE(IsClean(Scans(3, true, "inputs=(float[1,8],float[8,8]) aten::mm"),
                       "unbatched-loop"));
 }
 
-TEST(UnbatchedLoopTest, LoopsBackwardsInTimeAreMerged) {
+TEST(UnbatchedLoopTest, MergesLoopsBackwardsInTime) {
   const Report report = Scans(4, true);
   const Finding* finding = Find(report, "unbatched-loop");
   ASSERT_NE(finding, nullptr);
-  // Of four loops one is left.
+  // One of four loops remains.
   EXPECT_NEAR(finding->gain.expected_ms, 0.75 * 4 * 32 * 0.04, 0.3);
 }
 
-TEST(UnbatchedLoopTest, FifteenPassesAreTooFew) {
+TEST(UnbatchedLoopTest, NeedsSixteenPasses) {
   EXPECT_TRUE(IsClean(Of({.passes = 15, .us = 20}), "unbatched-loop"));
   EXPECT_FALSE(IsClean(Of({.passes = 16, .us = 20}), "unbatched-loop"));
 }
 
-// Matching boxes with anchors takes some forty ops for each picture.
-TEST(UnbatchedLoopTest, PassesAreUpToSixtyFourOpsLong) {
+// For example, matching boxes with anchors takes about forty ops per image.
+TEST(UnbatchedLoopTest, FollowsPassesOfUpToSixtyFourOps) {
   EXPECT_FALSE(IsClean(Of({.more = 62}), "unbatched-loop"));
   EXPECT_TRUE(IsClean(Of({.more = 63}), "unbatched-loop"));
 }
 
-TEST(UnbatchedLoopTest, BatchesAreNoElements) {
+TEST(UnbatchedLoopTest, IgnoresPassesOverBatches) {
   EXPECT_TRUE(IsClean(Of({.rows = 2}), "unbatched-loop"));
 }
 
-TEST(UnbatchedLoopTest, LayersHaveWeightsOfTheirOwn) {
+TEST(UnbatchedLoopTest, IgnoresLayersWithTheirOwnWeights) {
   EXPECT_TRUE(IsClean(Of({.own_weights = true}), "unbatched-loop"));
-  // Without a backward pass nothing shows whose weights they are.
+  // Without a backward pass, nothing shows whether passes share the weights.
   EXPECT_TRUE(IsClean(Of({.backward = false}), "unbatched-loop"));
 }
 
-// A policy that is asked for one environment at a time, without gradients: 32
-// passes, which take what `pick` yields for each, between products. Before pass
-// `other`, one of another kind runs.
+// A policy that runs for one environment at a time without gradients: 32 passes
+// between two sorts. If `pick` is set, each pass first picks a row of a tensor
+// of that size. Before pass `other`, a pass of another kind runs.
 Report Policy(const std::string& before, const std::string& pick = "",
               int other = -1) {
   CpuText text;
@@ -289,7 +290,7 @@ Report Policy(const std::string& before, const std::string& pick = "",
   return text.Analyzed();
 }
 
-TEST(UnbatchedLoopTest, WithoutGradientsElementsTellALoopFromLayers) {
+TEST(UnbatchedLoopTest, TellsLoopsFromLayersByTheirElementsWithoutGradients) {
   EXPECT_TRUE(IsClean(Policy(""), "unbatched-loop"));
   EXPECT_TRUE(
       Promises(Policy("inputs=(float[32,24],Scalar=\"0\") aten::unbind"),
@@ -297,24 +298,24 @@ TEST(UnbatchedLoopTest, WithoutGradientsElementsTellALoopFromLayers) {
   EXPECT_TRUE(IsClean(Policy("inputs=(float[3,24],Scalar=\"0\") aten::unbind"),
                       "unbatched-loop"));
   EXPECT_TRUE(Promises(Policy("", "32,24"), "unbatched-loop"));
-  // The other passes go on with the elements of the same tensor.
+  // The passes after `other` continue with elements of the same tensor.
   EXPECT_TRUE(
       Promises(Policy("inputs=(float[32,24],Scalar=\"0\") aten::unbind", "", 8),
                "unbatched-loop"));
   EXPECT_TRUE(
       IsClean(Policy("inputs=(float[32,7],Scalar=\"0\") aten::unbind", "", 8),
               "unbatched-loop"));
-  // Each layer has a part of another tensor.
+  // Each layer takes a part of an unrelated tensor.
   EXPECT_TRUE(IsClean(Policy("", "32,7"), "unbatched-loop"));
 }
 
-TEST(UnbatchedLoopTest, PassesMayHaveBackwardPassesOfTheirOwn) {
-  // As for gradients of single samples, kept or accumulated.
+TEST(UnbatchedLoopTest, AllowsABackwardPassPerPass) {
+  // Programs that keep or accumulate gradients of single samples do this.
   for (bool accumulates : {false, true}) {
     const Report report = Of({.own_weights = accumulates, .one_by_one = true});
     const Finding* finding = Find(report, "unbatched-loop");
     ASSERT_NE(finding, nullptr);
-    // 32 passes of 56 us, or of 61 us.
+    // 32 passes of 56 us, or of 61 us when they accumulate gradients.
     EXPECT_NEAR(finding->gain.expected_ms, (accumulates ? 0.061 : 0.056) * 31,
                 0.02);
     EXPECT_NE(finding->evidence.find("and their backward passes"),
@@ -322,13 +323,13 @@ TEST(UnbatchedLoopTest, PassesMayHaveBackwardPassesOfTheirOwn) {
   }
 }
 
-TEST(UnbatchedLoopTest, AnUpdateOfTheWeightsSeparatesPasses) {
+TEST(UnbatchedLoopTest, IgnoresPassesSeparatedByAnUpdate) {
   EXPECT_TRUE(
       IsClean(Of({.own_weights = true, .one_by_one = true, .updates = true}),
               "unbatched-loop"));
 }
 
-TEST(UnbatchedLoopTest, OptimizerAndLoaderHaveRulesOfTheirOwn) {
+TEST(UnbatchedLoopTest, LeavesOptimizerAndLoaderToTheirRules) {
   How how{.product = false};
   for (const char* kind : {"optimizer", "loader"}) {
     how.kind = kind;
@@ -338,18 +339,18 @@ TEST(UnbatchedLoopTest, OptimizerAndLoaderHaveRulesOfTheirOwn) {
   EXPECT_FALSE(IsClean(Of(how), "unbatched-loop"));
 }
 
-TEST(UnbatchedLoopTest, CollectivesAreCountedElsewhere) {
+TEST(UnbatchedLoopTest, LeavesCollectivesToOtherRules) {
   EXPECT_TRUE(IsClean(Of({.product = false, .also = "c10d::allreduce_"}),
                       "unbatched-loop"));
 }
 
 TEST(UnbatchedLoopTest, NeedsATenthOfTheStep) {
-  // 16 passes take 0.39 ms of 4.4 ms.
+  // 16 passes take 0.39 ms of a 4.4 ms step.
   EXPECT_TRUE(
       IsClean(Of({.passes = 16, .product = false, .us = 7}), "unbatched-loop"));
 }
 
-TEST(UnbatchedLoopTest, TheGpuGainsNoMoreThanItWaits) {
+TEST(UnbatchedLoopTest, PredictsNoMoreThanTheGpuWaits) {
   const Report report = Of({.on_gpu = true});
   const Finding* finding = Find(report, "unbatched-loop");
   ASSERT_NE(finding, nullptr);

@@ -7,14 +7,15 @@ namespace {
 constexpr const char* kRule = "output-layer-in-loop";
 constexpr const char* kWeight = "float[3000,128]";
 
-// A decoder of 12 positions, a batch of 16 and 3000 words. Per position: the
-// cell takes 200 us, the layer 1 ms, the loss 120 us, and their nodes the same.
+// A decoder with 12 positions, a batch of 16 and 3000 words. Per position, the
+// cell takes 200 us, the layer 1 ms and the loss 120 us. Their nodes take as
+// long.
 struct How {
   int positions = 12;
-  std::string reader = "aten::cross_entropy_loss";  // of the results
-  std::string results = "float[16,3000]";           // as it reads them
-  bool own_weights = false;     // whose gradients are added to earlier ones
-  bool inner_backward = false;  // behind each position
+  std::string reader = "aten::cross_entropy_loss";  // reads the results
+  std::string results = "float[16,3000]";           // size that it reads
+  bool own_weights = false;     // each with its own gradient
+  bool inner_backward = false;  // runs after each position
 };
 
 Report Of(const How& how) {
@@ -50,7 +51,7 @@ Report Of(const How& how) {
   return text.Analyzed();
 }
 
-TEST(OutputLayersTest, TheLossAloneReadsTheWords) {
+TEST(OutputLayersTest, FindsALayerThatOnlyTheLossReads) {
   const Report report = Of({});
   const Finding* finding = Find(report, kRule);
   ASSERT_NE(finding, nullptr);
@@ -60,41 +61,42 @@ TEST(OutputLayersTest, TheLossAloneReadsTheWords) {
                 "no other op of the loop than aten::cross_entropy_loss reads"),
             std::string::npos)
       << finding->evidence;
-  // Forward: 16 * 128 * 3000 multiply-adds of a call take 0.246 ms at 50
-  // GFLOP/s. Eleven gradients of 20 us are added. Of each loss and node 20 us
-  // are for one call in place of twelve; the nodes show no products.
+  // Forward: at 50 GFLOP/s, the 16 * 128 * 3000 multiply-adds of a call take
+  // 0.246 ms. Eleven sums of gradients take 20 us each. One call in place of
+  // twelve saves 20 us for each of eleven losses and for both of their nodes.
+  // The nodes contain no products.
   EXPECT_NEAR(finding->gain.expected_ms, 12 * 0.754 + 11 * 0.02 + 3 * 11 * 0.02,
               0.05);
 }
 
-TEST(OutputLayersTest, ResultsMayBeStoredUntilTheLoopEnds) {
+TEST(OutputLayersTest, AllowsStoringResultsUntilTheLoopEnds) {
   EXPECT_FALSE(IsClean(
       Of({.reader = "aten::copy_", .results = "float[16,3000]"}), kRule));
   EXPECT_FALSE(IsClean(
       Of({.reader = "aten::view", .results = "float[16,3000]"}), kRule));
 }
 
-TEST(OutputLayersTest, APositionMayNeedTheWordBeforeIt) {
+TEST(OutputLayersTest, IgnoresPositionsThatNeedTheWordBefore) {
   EXPECT_TRUE(IsClean(Of({.reader = "aten::argmax"}), kRule));
   EXPECT_TRUE(IsClean(
       Of({.reader = "aten::argmax", .results = "float[16,1,3000]"}), kRule));
 }
 
-TEST(OutputLayersTest, LayersHaveWeightsOfTheirOwn) {
+TEST(OutputLayersTest, IgnoresLayersWithTheirOwnWeights) {
   EXPECT_TRUE(IsClean(Of({.own_weights = true}), kRule));
 }
 
-// Batches that are accumulated.
-TEST(OutputLayersTest, EachPositionMayHaveABackwardPassOfItsOwn) {
+// This is gradient accumulation over batches.
+TEST(OutputLayersTest, IgnoresPositionsWithTheirOwnBackwardPass) {
   EXPECT_TRUE(IsClean(Of({.inner_backward = true}), kRule));
 }
 
-TEST(OutputLayersTest, AFewHeadsAreNoLoop) {
+TEST(OutputLayersTest, NeedsEightPositions) {
   EXPECT_FALSE(IsClean(Of({.positions = 8}), kRule));
   EXPECT_TRUE(IsClean(Of({.positions = 7}), kRule));
 }
 
-// A head of two layers, whose results `behind` may read.
+// A head of two layers. `behind` may read its results.
 Report Head(const std::string& behind, const std::string& takes,
             const std::string& then = "") {
   constexpr const char* kHidden = "float[256,128]";
@@ -127,7 +129,7 @@ Report Head(const std::string& behind, const std::string& takes,
   return text.Analyzed();
 }
 
-TEST(OutputLayersTest, LayersInFrontFollow) {
+TEST(OutputLayersTest, IncludesLayersInFront) {
   const Report report = Head("", "");
   const Finding* finding = Find(report, kRule);
   ASSERT_NE(finding, nullptr);
@@ -137,13 +139,13 @@ TEST(OutputLayersTest, LayersInFrontFollow) {
   EXPECT_NE(finding->evidence.find("layers in front of it"), std::string::npos);
 }
 
-TEST(OutputLayersTest, WhoReadsAPartIsNotKnown) {
+TEST(OutputLayersTest, StaysSilentWhereAnotherOpMayReadTheResult) {
   EXPECT_TRUE(
       IsClean(Head("aten::chunk", "(float[16,64],Scalar=\"2\")"), kRule));
-  // A copy may be read as well as the result.
+  // The program may read the copy in place of the result.
   EXPECT_TRUE(
       IsClean(Head("aten::clone", "(float[16,64])", "aten::argmax"), kRule));
-  // Something else that reads what the layer in front makes.
+  // An op that reads the result of the layer in front.
   const Report report = Head("aten::mul", "(float[16,256],float[16,256])");
   ASSERT_NE(Find(report, kRule), nullptr);
   EXPECT_NE(Find(report, kRule)->evidence.find("aten::linear runs 12 times"),

@@ -5,7 +5,7 @@
 namespace stepscope::own_code_test {
 namespace {
 
-// Steps of 10 ms of ops and a pause of `us` in every `every`-th step.
+// Steps with ops of 10 ms, and a pause of `us` in every `every`-th step.
 Report WithPause(int64_t us, int every = 1, const std::string& around = "") {
   CpuText text;
   for (int i = 0; i < 6; ++i) {
@@ -29,7 +29,7 @@ TEST(PythonBetweenOpsTest, NamesTheOpsAroundThePause) {
   EXPECT_NE(finding->fix_python.find("with_stack=True"), std::string::npos);
 }
 
-TEST(PythonBetweenOpsTest, SpeaksOfCallsWhereNothingIsTrained) {
+TEST(PythonBetweenOpsTest, SaysCallsInsteadOfStepsIfNothingIsTrained) {
   const auto found = [](const std::string& last_op) {
     CpuText text;
     for (int i = 0; i < 6; ++i) {
@@ -57,12 +57,12 @@ TEST(PythonBetweenOpsTest, NeedsATenthOfTheStep) {
   EXPECT_FALSE(IsClean(WithPause(1'200), "python-between-ops"));
 }
 
-TEST(PythonBetweenOpsTest, APauseInSomeStepsIsAStall) {
+TEST(PythonBetweenOpsTest, LeavesAPauseInSomeStepsToStalls) {
   EXPECT_TRUE(IsClean(WithPause(4'000, /*every=*/3), "python-between-ops"));
 }
 
-// In each step for 2 ms, but in front of other ops each time.
-TEST(PythonBetweenOpsTest, InterruptionsAreNotTheProgramsCode) {
+// A pause of 2 ms in each step, but before a different op each time.
+TEST(PythonBetweenOpsTest, IgnoresPausesAtChangingPlaces) {
   const auto interrupted = [](bool anywhere) {
     const char* const kOps[] = {"aten::relu", "aten::tanh", "aten::exp"};
     CpuText text;
@@ -80,8 +80,8 @@ TEST(PythonBetweenOpsTest, InterruptionsAreNotTheProgramsCode) {
   EXPECT_FALSE(IsClean(interrupted(false), "python-between-ops"));
 }
 
-// Nine steps of 80 ms on a GPU that waits for the host; in six of them a pause,
-// behind the op `place(step)`.
+// Nine steps of 80 ms on a GPU that waits for the host. In six of them, a pause
+// follows the op `place(step)`.
 template <typename Place>
 Report Interrupted(int64_t us, Place place) {
   GpuText run;
@@ -101,7 +101,7 @@ Report Interrupted(int64_t us, Place place) {
   return run.Analyzed();
 }
 
-TEST(PythonBetweenOpsTest, LongPausesAtChangingPlacesMayBeTheCollector) {
+TEST(PythonBetweenOpsTest, HintsAtTheCollectorForLongPausesAtChangingPlaces) {
   const auto anywhere = [](int step) { return (5 * step) % 7; };
   const Report report = Interrupted(60'000, anywhere);
   const Finding* finding = Find(report, "python-between-ops");
@@ -112,12 +112,12 @@ TEST(PythonBetweenOpsTest, LongPausesAtChangingPlacesMayBeTheCollector) {
       << finding->evidence;
   EXPECT_NE(finding->fix_python.find("gc.freeze()"), std::string::npos);
   EXPECT_EQ(Find(Interrupted(20'000, anywhere), "python-between-ops"), nullptr);
-  // In three steps, but always there: a stall.
+  // Only in three steps, but always at the same place: a stall.
   const auto there = [](int step) { return step % 3 == 1 ? 3 : -1; };
   EXPECT_EQ(Find(Interrupted(60'000, there), "python-between-ops"), nullptr);
 }
 
-TEST(PythonBetweenOpsTest, SavingAndLoadingHaveRulesOfTheirOwn) {
+TEST(PythonBetweenOpsTest, LeavesSavingAndLoadingToTheirRules) {
   EXPECT_TRUE(IsClean(WithPause(2'000, 1, "kind=user save_checkpoint"),
                       "python-between-ops"));
   EXPECT_TRUE(IsClean(
@@ -127,7 +127,7 @@ TEST(PythonBetweenOpsTest, SavingAndLoadingHaveRulesOfTheirOwn) {
       "python-between-ops"));
 }
 
-TEST(PythonBetweenOpsTest, ShortGapsAreTheFrameworks) {
+TEST(PythonBetweenOpsTest, IgnoresShortGaps) {
   CpuText text;
   for (int i = 0; i < 4; ++i) {
     for (int k = 0; k < 50; ++k) text.Op("aten::relu", 100, 50);
@@ -136,7 +136,7 @@ TEST(PythonBetweenOpsTest, ShortGapsAreTheFrameworks) {
   EXPECT_TRUE(IsClean(text.Analyzed(), "python-between-ops"));
 }
 
-// Steps of 1.5 ms with a pause of `us` at their end.
+// Steps of 1.5 ms that end with a pause of `us`.
 Report AtTheMark(int64_t us, const std::string& head = "") {
   CpuText text(head);
   for (int i = 0; i < 6; ++i) {
@@ -146,12 +146,12 @@ Report AtTheMark(int64_t us, const std::string& head = "") {
   return text.Analyzed();
 }
 
-TEST(PythonBetweenOpsTest, AShortPauseAtTheMarkMayBeTheRecorder) {
+TEST(PythonBetweenOpsTest, IgnoresAShortPauseAtTheStepMark) {
   EXPECT_TRUE(IsClean(AtTheMark(500), "python-between-ops"));
   EXPECT_FALSE(IsClean(AtTheMark(501), "python-between-ops"));
 }
 
-// Steps of about 1.5 ms with a pause of `us` at both ends of backward.
+// Steps of about 1.5 ms with a pause of `us` before and after backward.
 Report AroundBackward(int64_t us) {
   CpuText text;
   for (int i = 0; i < 6; ++i) {
@@ -164,7 +164,7 @@ Report AroundBackward(int64_t us) {
   return text.Analyzed();
 }
 
-TEST(PythonBetweenOpsTest, ShortPausesAroundBackwardAreTheFrameworks) {
+TEST(PythonBetweenOpsTest, IgnoresShortPausesAroundBackward) {
   EXPECT_TRUE(IsClean(AroundBackward(500), "python-between-ops"));
   const Report report = AroundBackward(501);
   const Finding* finding = Find(report, "python-between-ops");
@@ -172,7 +172,8 @@ TEST(PythonBetweenOpsTest, ShortPausesAroundBackwardAreTheFrameworks) {
   EXPECT_NEAR(finding->gain.expected_ms, 1.002, 0.01);
 }
 
-// Steps in which `after` follows a pause of 2 ms in the optimizer's range.
+// Steps with a pause of 2 ms in the optimizer's range, followed by the op
+// `after`.
 Report InOptimizer(const std::string& after) {
   CpuText text;
   for (int i = 0; i < 6; ++i) {
@@ -186,13 +187,14 @@ Report InOptimizer(const std::string& after) {
   return text.Analyzed();
 }
 
-TEST(PythonBetweenOpsTest, WhatTheOptimizerPreparesIsNotTheProgramsCode) {
+TEST(PythonBetweenOpsTest, IgnoresThePreparationsOfTheOptimizer) {
   EXPECT_TRUE(IsClean(InOptimizer("aten::_fused_sgd_"), "python-between-ops"));
-  // A closure, which trains inside the optimizer's step.
+  // A closure that trains inside the optimizer's step.
   EXPECT_FALSE(IsClean(InOptimizer("aten::linear"), "python-between-ops"));
 }
 
-// Steps with 2 ms in zero_grad, or behind the last update, and `us` after that.
+// Steps in which `call` spends 2 ms after its last op; then `us` of host code
+// follow.
 Report AfterCall(const std::string& call, int64_t us) {
   CpuText text;
   for (int i = 0; i < 6; ++i) {
@@ -208,7 +210,7 @@ Report AfterCall(const std::string& call, int64_t us) {
   return text.Analyzed();
 }
 
-TEST(PythonBetweenOpsTest, WhatTheOptimizerFreesIsNotTheProgramsCode) {
+TEST(PythonBetweenOpsTest, IgnoresTheReleasesOfTheOptimizer) {
   for (const char* call :
        {"Optimizer.zero_grad#SGD.zero_grad", "Optimizer.step#SGD.step"}) {
     EXPECT_TRUE(IsClean(AfterCall(call, 10), "python-between-ops")) << call;
@@ -219,13 +221,13 @@ TEST(PythonBetweenOpsTest, WhatTheOptimizerFreesIsNotTheProgramsCode) {
   }
 }
 
-TEST(PythonBetweenOpsTest, LostEventsMayLieInThePause) {
-  EXPECT_FALSE(WhyBlind(AtTheMark(1'000, "loss count=3 detail=gone x\n"),
-                        "python-between-ops")
+TEST(PythonBetweenOpsTest, IsSkippedIfEventsWereLost) {
+  EXPECT_FALSE(WhySkipped(AtTheMark(1'000, "loss count=3 detail=gone x\n"),
+                          "python-between-ops")
                    .empty());
 }
 
-TEST(PythonBetweenOpsTest, CompilingOwnsOnlyTheShortGaps) {
+TEST(PythonBetweenOpsTest, LeavesOnlyShortGapsToLaunchBound) {
   CpuText text;
   for (int i = 0; i < 4; ++i) {
     for (int k = 0; k < 250; ++k) text.Op("aten::relu", 100, 100);
@@ -257,7 +259,7 @@ TEST(PythonBetweenOpsTest, NamesTheFunctionWhereStacksWereRecorded) {
   EXPECT_EQ(finding->where, "train.py:31 in features");
 }
 
-// Kernels of `kernel_us` beside pauses of 1 ms.
+// Kernels of `kernel_us` with 1 ms pauses on the host.
 Report OnGpu(double kernel_us) {
   GpuText text;
   for (int i = 0; i < 5; ++i) {

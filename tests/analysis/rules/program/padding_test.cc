@@ -7,16 +7,17 @@ namespace {
 constexpr const char* kRule = "padded-to-maximum";
 
 struct Batches {
-  std::vector<int> lengths = {60, 100, 80, 80};  // one for each step
+  std::vector<int> lengths = {60, 100, 80, 80};  // one per step
   int length = 200;
-  bool rounds = false;  // to a multiple of 64, in place of `length`
-  bool left = false;    // pads in front as well
-  std::string blank;    // an op that makes zeros, into which two samples of
-                        // the length, and of half of it, are copied
+  bool rounds = false;  // pads to a multiple of 64, not to `length`
+  bool left = false;    // pads at the start as well
+  // An op that makes zeros, into which the program copies two samples: one of
+  // the step's length and one of half of it.
+  std::string blank;
 };
 
-// Steps of 10 ms; a linear layer and attention take 2 ms each, with nodes of
-// 1 ms, and work on the full length.
+// Steps of 10 ms. A linear layer and attention work on the full length; each
+// takes 2 ms, and its node 1 ms.
 Report Of(const Batches& how) {
   CpuText text;
   int sequence = 0;
@@ -63,12 +64,12 @@ Report Of(const Batches& how) {
   return text.Analyzed();
 }
 
-TEST(PaddedToMaximumTest, PadsToTheLongestOfTheBatch) {
+TEST(PaddedToMaximumTest, AdvisesToPadToTheLongestOfTheBatch) {
   const Report report = Of({});
   const Finding* finding = Find(report, kRule);
   ASSERT_NE(finding, nullptr);
   EXPECT_EQ(finding->gain_kind, GainKind::kBound);
-  // Attention shrinks by the square.
+  // The time of attention shrinks with the square of the length.
   const double squares = (0.09 + 0.25 + 0.16 + 0.16) / 4;
   EXPECT_NEAR(finding->gain.expected_ms, 3.1 * 0.6 + 3 * (1 - squares), 0.01);
   EXPECT_NE(finding->evidence.find("to a length of 200, and the longest sample "
@@ -77,7 +78,7 @@ TEST(PaddedToMaximumTest, PadsToTheLongestOfTheBatch) {
       << finding->evidence;
 }
 
-TEST(PaddedToMaximumTest, CopiesIntoZeros) {
+TEST(PaddedToMaximumTest, SeesCopiesIntoZeros) {
   const auto with = [](const std::string& size) {
     return Of({.blank = "inputs=(ScalarList=\"" + size + "\") aten::zeros"});
   };
@@ -85,26 +86,26 @@ TEST(PaddedToMaximumTest, CopiesIntoZeros) {
   EXPECT_TRUE(IsClean(with("[16, 300]"), kRule));
 }
 
-TEST(PaddedToMaximumTest, TheLengthIsNearlyReached) {
+TEST(PaddedToMaximumTest, StaysSilentIfTheLengthIsNearlyReached) {
   EXPECT_TRUE(IsClean(Of({.lengths = {158, 160, 160, 163}}), kRule));
   EXPECT_FALSE(IsClean(Of({.lengths = {158, 160, 160, 162}}), kRule));
 }
 
-TEST(PaddedToMaximumTest, EqualLengthsAreAChoice) {
+TEST(PaddedToMaximumTest, StaysSilentOnEqualLengths) {
   EXPECT_TRUE(IsClean(Of({.lengths = {80, 80, 80, 80}}), kRule));
 }
 
-TEST(PaddedToMaximumTest, RoundedUpLengths) {
+TEST(PaddedToMaximumTest, StaysSilentOnRoundedUpLengths) {
   EXPECT_TRUE(
       IsClean(Of({.lengths = {20, 70, 180, 150, 40}, .rounds = true}), kRule));
 }
 
-TEST(PaddedToMaximumTest, BothEndsAreABorder) {
+TEST(PaddedToMaximumTest, StaysSilentOnPaddingAtBothEnds) {
   EXPECT_TRUE(IsClean(Of({.left = true}), kRule));
 }
 
-// Steps of 10 ms; a recurrent layer over 160 frames takes 4 ms. The loss is
-// given the lengths of two samples.
+// Steps of 10 ms, in which a recurrent layer over 160 frames takes 4 ms. The
+// loss gets the lengths of two samples.
 Report Speech(const std::vector<std::string>& lengths) {
   CpuText text;
   for (const std::string& both : lengths) {
@@ -123,7 +124,7 @@ Report Speech(const std::vector<std::string>& lengths) {
   return text.Analyzed();
 }
 
-TEST(PaddedToMaximumTest, TheLossIsGivenTheLengths) {
+TEST(PaddedToMaximumTest, ReadsTheLengthsGivenToTheLoss) {
   const Report report =
       Speech({"[40, 20]", "[80, 30]", "[60, 50]", "[50, 60]"});
   const Finding* finding = Find(report, kRule);
@@ -137,7 +138,7 @@ TEST(PaddedToMaximumTest, TheLossIsGivenTheLengths) {
   EXPECT_TRUE(IsClean(Speech({"[160, 20]", "[150, 30]", "[140, 50]"}), kRule));
 }
 
-// Masked attention over texts of these lengths.
+// Masked attention over batches of these lengths.
 Report Masked(const std::vector<int>& lengths, const std::string& samples) {
   CpuText text;
   for (int length : lengths) {
@@ -153,7 +154,7 @@ Report Masked(const std::vector<int>& lengths, const std::string& samples) {
   return text.Analyzed();
 }
 
-TEST(PaddedToMaximumTest, MasksOfOneLengthRaiseTheQuestion) {
+TEST(PaddedToMaximumTest, HintsAtMasksOfOneLength) {
   const Report report = Masked({128, 128, 128, 128}, "16");
   const Finding* finding = Find(report, kRule);
   ASSERT_NE(finding, nullptr);
@@ -162,7 +163,8 @@ TEST(PaddedToMaximumTest, MasksOfOneLengthRaiseTheQuestion) {
   EXPECT_NE(finding->evidence.find("all recorded batches have a length of 128"),
             std::string::npos)
       << finding->evidence;
-  // Padded to the longest of each; a causal mask, which has no samples; few.
+  // Batches padded to their longest sample, a causal mask (it has no samples),
+  // and too few steps.
   EXPECT_TRUE(IsClean(Masked({128, 120, 128, 128}, "16"), kRule));
   EXPECT_TRUE(IsClean(Masked({128, 128, 128, 128}, "1"), kRule));
   EXPECT_TRUE(IsClean(Masked({128, 128, 128}, "16"), kRule));

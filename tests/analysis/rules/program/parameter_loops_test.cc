@@ -10,10 +10,10 @@ constexpr const char* kNorms = "norms-one-by-one";
 struct Penalty {
   std::string op = "aten::pow";
   int layers = 6, penalised = 6;
-  bool differences = false;  // of the weights from others
+  bool differences = false;  // penalises differences to other weights
   bool trains = true;
-  std::string sizes = "float[64,64]";  // of what is penalised
-  std::string over = {};               // the dimensions of the sum, if not all
+  std::string sizes = "float[64,64]";  // size of the penalised tensors
+  std::string over = {};               // dimensions of the sum; empty: all
 };
 
 Report Of(const Penalty& how) {
@@ -55,12 +55,12 @@ Report Of(const Penalty& how) {
   return program.Analyzed();
 }
 
-TEST(ParameterPenaltyTest, TheOptimizerDecaysWeights) {
+TEST(ParameterPenaltyTest, AdvisesWeightDecay) {
   const Report report = Of(Penalty{});
   const Finding* finding = Find(report, kPenalty);
   ASSERT_NE(finding, nullptr);
   EXPECT_EQ(finding->gain_kind, GainKind::kBound);
-  // 65 us forward and 81 backward for each, and the sums.
+  // 65 us forward and 81 us backward per layer, plus the sums.
   EXPECT_NEAR(finding->gain.expected_ms, 6 * (0.065 + 0.081 + 0.02), 0.2);
   EXPECT_NE(finding->evidence.find("aten::pow of 6 tensors"), std::string::npos)
       << finding->evidence;
@@ -73,12 +73,12 @@ TEST(ParameterPenaltyTest, NeedsHalfOfAllElements) {
   EXPECT_TRUE(IsClean(Of(Penalty{.layers = 2, .penalised = 2}), kPenalty));
 }
 
-TEST(ParameterPenaltyTest, LeavesWhatNoOptimizerDoes) {
-  // As elastic weight consolidation, statistics, and activations.
+TEST(ParameterPenaltyTest, IgnoresPenaltiesNoOptimizerHas) {
+  // Elastic weight consolidation, statistics, and penalties of activations.
   EXPECT_TRUE(IsClean(Of(Penalty{.differences = true}), kPenalty));
   EXPECT_TRUE(IsClean(Of(Penalty{.trains = false}), kPenalty));
   EXPECT_TRUE(IsClean(Of(Penalty{.op = "aten::relu"}), kPenalty));
-  // Groups of weights, whose norms are added up.
+  // The program adds up norms of groups of weights.
   EXPECT_TRUE(IsClean(Of(Penalty{.over = ",=\"[1]\""}), kPenalty));
   EXPECT_FALSE(IsClean(Of(Penalty{.over = ",=\"[0, 1]\""}), kPenalty));
   EXPECT_TRUE(IsClean(Of(Penalty{.sizes = "float[8,64]"}), kPenalty));
@@ -117,7 +117,7 @@ Report Of(const Norms& how) {
   return program.Analyzed();
 }
 
-TEST(GradientNormsTest, OneCallComputesAll) {
+TEST(GradientNormsTest, AdvisesOneCallForAllNorms) {
   const Report report = Of(Norms{});
   const Finding* finding = Find(report, kNorms);
   ASSERT_NE(finding, nullptr);
@@ -126,7 +126,7 @@ TEST(GradientNormsTest, OneCallComputesAll) {
   EXPECT_NE(finding->fix_python.find("get_total_norm"), std::string::npos);
 }
 
-TEST(GradientNormsTest, LeavesClippingAndOtherNorms) {
+TEST(GradientNormsTest, IgnoresClippingAndOtherNorms) {
   EXPECT_TRUE(IsClean(Of(Norms{.reads = false}), kNorms));
   EXPECT_TRUE(IsClean(Of(Norms{.before_backward = true}), kNorms));
   EXPECT_TRUE(IsClean(Of(Norms{.sizes = "float[8,64]"}), kNorms));

@@ -7,12 +7,12 @@ namespace {
 struct How {
   bool on_gpu = false;
   bool gradients = true;  // the ops in the backward pass record nodes
-  bool same = true;       // they are those of the forward pass
-  int used_gb = 0;        // of the device's 80 GB; 0: not recorded
-  int part_gb = 0;        // that a part holds while it is computed again
+  bool same = true;       // they are the forward pass's ops
+  int used_gb = 0;        // of 80 GiB; 0: not recorded
+  int part_gb = 0;        // memory that a recomputed part holds
   int parts = 1;
-  double around_us = 0;   // between the node's begin and its first op
-  double keeping_us = 0;  // on both sides of the op that keeps the inputs
+  double around_us = 0;   // between the node's start and its first op
+  double keeping_us = 0;  // before and after the op that keeps the inputs
 };
 
 class Checkpointed {
@@ -87,7 +87,7 @@ class Checkpointed {
 
 Report Of(How how) { return Checkpointed(how).Analyzed(); }
 
-TEST(RecomputeCostTest, IsAtMostWhatIsComputedAgain) {
+TEST(RecomputeCostTest, IsAtMostTheRecomputedOps) {
   for (const bool on_gpu : {false, true}) {
     const Report report = Of({.on_gpu = on_gpu});
     const Finding* finding = Find(report, "recompute-cost");
@@ -100,7 +100,7 @@ TEST(RecomputeCostTest, IsAtMostWhatIsComputedAgain) {
   }
 }
 
-// Putting the inputs back goes as well. On a GPU only the kernels count.
+// Restoring the inputs is saved as well. On a GPU, only kernels count.
 TEST(RecomputeCostTest, CountsTheCodeAroundTheOps) {
   EXPECT_NEAR(Find(Of({.around_us = 400}), "recompute-cost")->gain.expected_ms,
               2.9, 0.01);
@@ -109,29 +109,29 @@ TEST(RecomputeCostTest, CountsTheCodeAroundTheOps) {
               2.5, 0.01);
 }
 
-// So does what the forward pass does for it.
-TEST(RecomputeCostTest, CountsWhatKeepsTheInputs) {
+// Code in the forward pass that keeps the inputs is also saved.
+TEST(RecomputeCostTest, CountsTheCodeThatKeepsTheInputs) {
   EXPECT_NEAR(Find(Of({.keeping_us = 200}), "recompute-cost")->gain.expected_ms,
               2.5 + 0.4 + 0.011, 0.005);
 }
 
-TEST(RecomputeCostTest, GradientsOfGradientsAreNotRecomputed) {
+TEST(RecomputeCostTest, IgnoresGradientsOfGradients) {
   EXPECT_TRUE(IsClean(Of({.same = false}), "recompute-cost"));
 }
 
-TEST(RecomputeCostTest, OrdinaryBackwardOpsHaveNoSequenceNumbers) {
+TEST(RecomputeCostTest, IgnoresBackwardOpsWithoutSequenceNumbers) {
   EXPECT_TRUE(IsClean(Of({.gradients = false}), "recompute-cost"));
 }
 
-TEST(RecomputeCostTest, AFullDeviceNeedsIt) {
+TEST(RecomputeCostTest, StaysSilentOnAFullDevice) {
   EXPECT_NE(Find(Of({.on_gpu = true, .used_gb = 40}), "recompute-cost"),
             nullptr);
   EXPECT_TRUE(IsClean(Of({.on_gpu = true, .used_gb = 78}), "recompute-cost"));
 }
 
-// 72 of 80 GB may be used: 32 more. Of four parts of 20 GB one is held at the
-// peak already, so that 60 GB are needed.
-TEST(RecomputeCostTest, MemoryMayBeFreeForSomeParts) {
+// With 40 GB in use, 90 % of the device may be filled. Keeping four parts of 20
+// GB needs 60 GB more, because the peak already includes one part.
+TEST(RecomputeCostTest, PredictsForThePartsThatFitIntoMemory) {
   const Report all =
       Of({.on_gpu = true, .used_gb = 40, .part_gb = 10, .parts = 4});
   EXPECT_NEAR(Find(all, "recompute-cost")->gain.expected_ms, 10, 0.01);
@@ -139,7 +139,7 @@ TEST(RecomputeCostTest, MemoryMayBeFreeForSomeParts) {
       Of({.on_gpu = true, .used_gb = 40, .part_gb = 20, .parts = 4});
   const Finding* finding = Find(some, "recompute-cost");
   ASSERT_NE(finding, nullptr);
-  // A device of 80 GiB.
+  // The device has 80 GiB, that is 85.9 GB.
   EXPECT_NEAR(finding->gain.expected_ms, 10 * (0.9 * 85.9 - 40) / 60, 0.05);
   EXPECT_NE(finding->evidence.find("takes 60.0 GB more"), std::string::npos)
       << finding->evidence;

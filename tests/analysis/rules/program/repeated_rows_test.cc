@@ -15,7 +15,7 @@ constexpr const char* kCat =
 constexpr const char* kLayer =
     "inputs=(float[16,4096,64],float[8,64]) aten::linear";
 
-// Steps of 10 ms: each op takes 1 ms, and so does its node.
+// Steps of 10 ms. Each op takes 1 ms, and so does its node.
 Report Of(const std::vector<std::string>& ops) {
   CpuText text;
   int sequence = 0;
@@ -37,13 +37,13 @@ Report Of(const std::vector<std::string>& ops) {
   return text.Analyzed();
 }
 
-// Both ends of each pair of nodes in a graph, as in pyGAT.
-TEST(RepeatedRowsTest, TheLayerComesFirst) {
+// Pairs the features of both end nodes for each edge of a graph, as in pyGAT.
+TEST(RepeatedRowsTest, AdvisesToApplyTheLayerFirst) {
   const Report report = Of({kLeft, kRight, kCat, kLayer});
   const Finding* finding = Find(report, kRule);
   ASSERT_NE(finding, nullptr);
   EXPECT_EQ(finding->gain_kind, GainKind::kBound);
-  // One row in 64 is left for the layer; nothing is copied.
+  // The layer still handles one row in 64. Nothing is copied.
   EXPECT_NEAR(finding->gain.expected_ms, 6 + 2 * (1 - 1 / 64.0), 0.05);
   EXPECT_NE(finding->evidence.find("65536 rows of width 64, of which all "
                                    "columns are copies of at most 1024 rows"),
@@ -51,8 +51,8 @@ TEST(RepeatedRowsTest, TheLayerComesFirst) {
       << finding->evidence;
 }
 
-// The state of a decoder beside the outputs of its encoder.
-TEST(RepeatedRowsTest, APartMayBeRepeated) {
+// A decoder's state repeated beside the encoder's outputs.
+TEST(RepeatedRowsTest, FindsARepeatedPartOfTheColumns) {
   const std::string state =
       "inputs=(float[16,1,32],ScalarList=\"[-1, 4096, -1]\") aten::expand";
   const Report report = Of({state, kCat, kLayer});
@@ -61,7 +61,7 @@ TEST(RepeatedRowsTest, APartMayBeRepeated) {
   EXPECT_NE(finding->evidence.find("32 columns are copies of at most 16 rows"),
             std::string::npos)
       << finding->evidence;
-  // A fifth of the columns is not worth it.
+  // Saving a fifth of the columns is not worth a change.
   const auto narrow = [&](const std::string& width) {
     return Of({"inputs=(float[16,1," + width +
                    "],ScalarList=\"[-1, 4096, -1]\") aten::expand",
@@ -75,7 +75,7 @@ TEST(RepeatedRowsTest, APartMayBeRepeated) {
   EXPECT_FALSE(IsClean(narrow("11"), kRule));
 }
 
-TEST(RepeatedRowsTest, NodesOfAGraphAreGatheredForItsEdges) {
+TEST(RepeatedRowsTest, FindsNodesGatheredForEachEdge) {
   const auto gathered = [](const std::string& edges) {
     return Of({"inputs=(float[1000,32],Scalar=\"0\",long int[" + edges +
                    "]) aten::index_select",
@@ -85,18 +85,19 @@ TEST(RepeatedRowsTest, NodesOfAGraphAreGatheredForItsEdges) {
   EXPECT_TRUE(IsClean(gathered("3999"), kRule));
 }
 
-TEST(RepeatedRowsTest, WhatIsNotLinearComesBetween) {
+TEST(RepeatedRowsTest, IgnoresRowsChangedBeforeTheLayer) {
   EXPECT_TRUE(IsClean(Of({kLeft, kRight, kCat,
                           "inputs=(float[16,4096,64]) aten::relu", kLayer}),
                       kRule));
-  // Other rows of the same sizes may be meant.
+  // The layer may read other rows of the same size.
   EXPECT_TRUE(IsClean(
       Of({kLeft, kRight, kCat, "inputs=(float[9]) aten::exp", kLayer}), kRule));
   EXPECT_TRUE(IsClean(
       Of({"inputs=(float[1,4096,64],ScalarList=\"[16, -1, -1]\") aten::expand",
           kLayer}),
       kRule));
-  // Rows below each other, as of a class token and patches.
+  // The rows are joined one below the other, for example a class token and
+  // patches.
   EXPECT_TRUE(IsClean(
       Of({"inputs=(float[1,1,64],ScalarList=\"[16, -1, -1]\") aten::expand",
           "inputs=((float[16,1,64],float[16,4095,64]),Scalar=\"1\") aten::cat",

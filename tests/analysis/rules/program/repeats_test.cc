@@ -7,7 +7,7 @@ namespace {
 
 constexpr const char* kRule = "repeated-forward";
 
-// Steps of two layers of 1024 x 64, as text.
+// Writes steps of two layers of 1024 x 64 as text.
 class Network {
  public:
   void Op(const std::string& name, const std::string& inputs, double us,
@@ -17,7 +17,8 @@ class Network {
   static std::string Sequence(int number) {
     return "sequence=" + std::to_string(number);
   }
-  // Layers with the autograd nodes `first` and the one behind; -1: none.
+  // Writes the two layers. Their autograd nodes are `first` and `first` + 1;
+  // -1: none.
   void Forward(int first, const std::string& rows = "1024") {
     Op("aten::cat", "(float[" + rows + ",64])", 20);
     for (int i = 0; i < 2; ++i) {
@@ -26,8 +27,8 @@ class Network {
       Op("aten::tanh", "(float[" + rows + ",64])", 20);
     }
   }
-  // A node of that number that makes `products`, the first with a node of its
-  // own unless `second` is negative.
+  // Writes the node `number`, which computes `products`. The first product has
+  // the autograd node `second`, unless that is negative.
   void Node(int number, int products, int second = -1) {
     text.Begin();
     text.Pass(5);
@@ -47,10 +48,10 @@ class Network {
 
 struct Derivatives {
   int passes = 3;
-  int derived = 3;       // of the passes, with a derivative each
-  int products = 1;      // of each node: 2 with gradients of weights
+  int derived = 3;       // of the passes: those with a derivative
+  int products = 1;      // per node: 2 with gradients of weights
   bool graph = true;     // the derivatives are differentiated
-  bool between = false;  // the next inputs are computed from a derivative
+  bool between = false;  // each input is computed from a derivative
 };
 
 Report Of(const Derivatives& how) {
@@ -80,13 +81,13 @@ Report Of(const Derivatives& how) {
   return network.text.Analyzed();
 }
 
-TEST(RepeatedForwardTest, TakesAllDerivativesOfOnePass) {
+TEST(RepeatedForwardTest, AdvisesToTakeAllDerivativesOfOnePass) {
   const Report report = Of({});
   const Finding* finding = Find(report, kRule);
   ASSERT_NE(finding, nullptr);
   EXPECT_EQ(finding->gain_kind, GainKind::kBound);
-  // Of two passes: 660 us, six nodes with 10 products of 300 us, and what
-  // calling the 11 outermost ops takes.
+  // Two passes are saved: 660 us, six nodes with 10 products of 300 us, and the
+  // call overhead of the 11 outermost ops.
   EXPECT_NEAR(finding->gain.expected_ms,
               2 * (0.66 + 10 * 0.3 + 6 * 0.005 + 11 * 0.02), 0.01);
   EXPECT_NE(
@@ -97,15 +98,15 @@ TEST(RepeatedForwardTest, TakesAllDerivativesOfOnePass) {
             std::string::npos);
 }
 
-TEST(RepeatedForwardTest, OneDerivedPassIsNoRepetition) {
-  // As of a gradient penalty.
+TEST(RepeatedForwardTest, NeedsTwoPassesWithDerivatives) {
+  // A gradient penalty has one such pass.
   EXPECT_TRUE(IsClean(Of({.derived = 1}), kRule));
   EXPECT_FALSE(IsClean(Of({.derived = 2}), kRule));
 }
 
-TEST(RepeatedForwardTest, LeavesPassesThatNeedEachOther) {
+TEST(RepeatedForwardTest, IgnoresPassesThatDependOnEachOther) {
   EXPECT_TRUE(IsClean(Of({.between = true}), kRule));
-  // Gradients of weights, and none that are differentiated.
+  // Gradients of weights, and derivatives that are not differentiated.
   EXPECT_TRUE(IsClean(Of({.products = 2}), kRule));
   EXPECT_TRUE(IsClean(Of({.graph = false}), kRule));
 }
@@ -113,9 +114,9 @@ TEST(RepeatedForwardTest, LeavesPassesThatNeedEachOther) {
 struct Metric {
   std::string rows = "1024";  // of the second forward pass
   bool reads = true;
-  std::string compares = {};   // the type of what is compared, if not read
-  bool trains_behind = false;  // the loss needs what it makes
-  bool loads = false;          // another batch before it
+  std::string compares = {};   // type of the compared tensors, if not read
+  bool trains_behind = false;  // the loss needs the pass's result
+  bool loads = false;          // loads another batch before it
   bool before_update = false;
   bool again = true;
 };
@@ -154,7 +155,7 @@ Report Of(const Metric& how) {
   return network.text.Analyzed();
 }
 
-TEST(RepeatedForwardTest, ReusesTheOutputForMetrics) {
+TEST(RepeatedForwardTest, AdvisesToReuseTheOutputForMetrics) {
   for (bool before : {false, true}) {
     const Report report = Of(Metric{.before_update = before});
     const Finding* finding = Find(report, kRule);
@@ -167,15 +168,15 @@ TEST(RepeatedForwardTest, ReusesTheOutputForMetrics) {
   }
 }
 
-TEST(RepeatedForwardTest, AMetricMayStayATensor) {
+TEST(RepeatedForwardTest, SeesAMetricThatStaysATensor) {
   EXPECT_FALSE(
       IsClean(Of(Metric{.reads = false, .compares = "long int"}), kRule));
-  // As of a target network: a mask, or nothing is compared.
+  // A target network looks like this: it computes a mask, or compares nothing.
   EXPECT_TRUE(IsClean(Of(Metric{.reads = false, .compares = "float"}), kRule));
   EXPECT_TRUE(IsClean(Of(Metric{.reads = false}), kRule));
 }
 
-TEST(RepeatedForwardTest, OtherPassesAreNoRepetition) {
+TEST(RepeatedForwardTest, IgnoresOtherPasses) {
   EXPECT_TRUE(IsClean(Of(Metric{.again = false}), kRule));
   EXPECT_TRUE(IsClean(Of(Metric{.rows = "512"}), kRule));
   EXPECT_TRUE(IsClean(Of(Metric{.loads = true}), kRule));
@@ -183,11 +184,11 @@ TEST(RepeatedForwardTest, OtherPassesAreNoRepetition) {
       IsClean(Of(Metric{.trains_behind = true, .before_update = true}), kRule));
 }
 
-// Two layers of an encoder, for two heads of one layer each. Layers take 1 ms,
-// their nodes 2 ms.
+// An encoder of two layers runs twice, each time with a head of one layer.
+// Layers take 1 ms, their nodes 2 ms.
 struct Twins {
-  std::string between = "(float[16,4]) aten::tanh";  // of the first head
-  std::string behind = "(float[16,2]) aten::tanh";   // the second head
+  std::string between = "(float[16,4]) aten::tanh";  // op after the first head
+  std::string behind = "(float[16,2]) aten::tanh";   // op after the second head
   std::string before = "(float[16,9]) aten::tanh";
   bool own_weights = false;
 };
@@ -209,7 +210,7 @@ Report Of(const Twins& how) {
               first);
       text.Op("aten::linear", "(float[16,7200]," + weights[1] + ")", 1000,
               first + 1);
-      // The heads have one size, and weights of their own.
+      // The heads have the same size but different weights.
       text.Op("aten::linear", "(float[16,64],float[4,64])", 1000, first + 2);
       op(pass == 0 ? how.between : how.behind, 10);
     }
@@ -230,15 +231,15 @@ Report Of(const Twins& how) {
   return text.Analyzed();
 }
 
-TEST(RepeatedForwardTest, TwoHeadsEncodeTheSameInput) {
+TEST(RepeatedForwardTest, FindsTwoHeadsThatEncodeTheSameInput) {
   const Report report = Of(Twins{});
   const Finding* finding = Find(report, kRule);
   ASSERT_NE(finding, nullptr);
   EXPECT_EQ(finding->confidence, Confidence::kHint);
-  // A loader may have delivered two images.
+  // A loader may have delivered two different images.
   EXPECT_EQ(finding->severity, FindingSeverity::kLow);
   EXPECT_EQ(finding->gain_kind, GainKind::kBound);
-  // Without the head, whose weights are not shared.
+  // The heads do not count, because they share no weights.
   EXPECT_NEAR(finding->gain.expected_ms, 2 * (1 + 2) + 0.04, 0.1);
   EXPECT_NE(finding->evidence.find(
                 "The same 2 layers run 2 times per step, each time on an input "
@@ -247,27 +248,28 @@ TEST(RepeatedForwardTest, TwoHeadsEncodeTheSameInput) {
       << finding->evidence;
 }
 
-TEST(RepeatedForwardTest, TwinsMayHaveInputsOfTheirOwn) {
-  // Made between the passes, or in front of both in two ways.
+TEST(RepeatedForwardTest, IgnoresTwinsWithDifferentInputs) {
+  // The second input is made between the passes, or one op makes two inputs
+  // before both.
   EXPECT_TRUE(IsClean(
       Of(Twins{.between = "(float[16,3,32,32],float[16,3,32,32]) aten::add"}),
       kRule));
   EXPECT_TRUE(IsClean(
       Of(Twins{.before = "(float[32,3,32,32],Scalar=\"2\") aten::chunk"}),
       kRule));
-  // One op makes the input.
+  // A single op makes one input for both.
   const Report one =
       Of(Twins{.before = "(float[16,3,32,32],Scalar=\"2\") aten::div"});
   ASSERT_NE(Find(one, kRule), nullptr);
   EXPECT_EQ(Find(one, kRule)->severity, FindingSeverity::kMedium);
 }
 
-TEST(RepeatedForwardTest, TwoViewsMeetInTheLoss) {
+TEST(RepeatedForwardTest, IgnoresTwoViewsThatMeetInTheLoss) {
   EXPECT_TRUE(IsClean(
       Of(Twins{.behind = "(float[16,64],float[16,64]) aten::mul"}), kRule));
 }
 
-TEST(RepeatedForwardTest, TwinsOfOneSizeMayHaveWeightsOfTheirOwn) {
+TEST(RepeatedForwardTest, IgnoresTwinsWithDifferentWeights) {
   EXPECT_TRUE(IsClean(Of(Twins{.own_weights = true}), kRule));
 }
 

@@ -7,7 +7,8 @@ namespace {
 constexpr const char* kRule = "late-selection";
 const std::string kWhole = "float[4096,128]";
 
-// A step of 10 ms: the lines, each an op of 1 ms, and a product.
+// Steps of 10 ms. The first `with_lines` steps run each of `lines` as an op of
+// 1 ms. A product fills the rest.
 Report Of(const std::vector<std::string>& lines, int steps = 4,
           int with_lines = 4) {
   CpuText text;
@@ -36,7 +37,7 @@ std::string On(const std::string& op, const std::string& of = kWhole) {
 
 const std::string kIndex = "inputs=(float[5000,128],-) aten::index";
 
-TEST(LateSelectionTest, RowsAreChosenFirst) {
+TEST(LateSelectionTest, AdvisesToChooseRowsFirst) {
   const Report report = Of({kIndex, Slice(kWhole, 0, 512, 1024)});
   const Finding* finding = Find(report, kRule);
   ASSERT_NE(finding, nullptr);
@@ -49,8 +50,8 @@ TEST(LateSelectionTest, RowsAreChosenFirst) {
   EXPECT_EQ(finding->confidence, Confidence::kStrong);
 }
 
-// Two arrays in the same order: one half of each is as much as half of all.
-TEST(LateSelectionTest, SeveralArraysHaveOneOrder) {
+// Taking half of each of two shuffled arrays is still taking half of the rows.
+TEST(LateSelectionTest, TreatsArraysInTheSameOrderAsOne) {
   EXPECT_TRUE(IsClean(Of({kIndex, kIndex, Slice(kWhole, 0, 0, 2048),
                           Slice(kWhole, 0, 0, 2048)}),
                       kRule));
@@ -59,7 +60,7 @@ TEST(LateSelectionTest, SeveralArraysHaveOneOrder) {
                        kRule));
 }
 
-TEST(LateSelectionTest, AHeadIsAppliedToTheLastPosition) {
+TEST(LateSelectionTest, FindsAHeadOfWhichOnlyTheLastPositionIsUsed) {
   const std::string head =
       "inputs=(float[16,64,32],float[1000,32],float[1000]) aten::linear";
   const Report report = Of(
@@ -71,7 +72,7 @@ TEST(LateSelectionTest, AHeadIsAppliedToTheLastPosition) {
   EXPECT_NE(finding->fix_python.find("head(h[:, -1])"), std::string::npos);
 }
 
-TEST(LateSelectionTest, AFewOfAllScoresAreGathered) {
+TEST(LateSelectionTest, FindsAFewScoresGatheredFromAll) {
   const std::string scores = "inputs=(float[256,64],float[64,20000]) aten::mm";
   const auto gathered = [&](const std::string& index) {
     return "inputs=(float[256,20000],Scalar=\"1\",long int[" + index +
@@ -80,19 +81,20 @@ TEST(LateSelectionTest, AFewOfAllScoresAreGathered) {
   const Report report = Of({scores, gathered("256,20")});
   const Finding* finding = Find(report, kRule);
   ASSERT_NE(finding, nullptr);
-  // A row of weights for each takes as long as 64 scores.
+  // Gathering a row of weights for a single score costs as much as computing 64
+  // scores.
   EXPECT_NEAR(finding->gain.expected_ms, 1 - 64 * 0.001, 0.01);
   EXPECT_NE(finding->fix_python.find("weight[index]"), std::string::npos)
       << finding->fix_python;
   EXPECT_FALSE(IsClean(Of({scores, gathered("256,150")}), kRule));
   EXPECT_TRUE(IsClean(Of({scores, gathered("256,160")}), kRule));
-  // Each query has keys of its own, as relative positions have.
+  // Each query has its own keys, as with relative positions.
   EXPECT_TRUE(
       IsClean(Of({"inputs=(float[8,256,64],float[8,64,20000]) aten::bmm",
                   "inputs=(float[8,256,20000],Scalar=\"-1\",long "
                   "int[8,256,20],Scalar=\"False\") aten::gather"}),
               kRule));
-  // The loss is normalised over all of them.
+  // The loss normalises over all scores.
   const std::string all =
       "inputs=(float[256,20000],Scalar=\"1\") aten::log_softmax";
   EXPECT_TRUE(IsClean(Of({scores, all, gathered("256,20")}), kRule));
@@ -101,7 +103,7 @@ TEST(LateSelectionTest, AFewOfAllScoresAreGathered) {
                       kRule));
 }
 
-TEST(LateSelectionTest, ACropIsConverted) {
+TEST(LateSelectionTest, FindsAConversionBeforeACrop) {
   const std::string pixels = "c10::Byte[8,3,256,256]";
   const std::string image = "float[8,3,256,256]";
   const std::vector<std::string> crop = {Slice(image, 2, 16, 80),
@@ -114,20 +116,20 @@ TEST(LateSelectionTest, ACropIsConverted) {
   const Finding* finding = Find(report, kRule);
   ASSERT_NE(finding, nullptr);
   EXPECT_NEAR(finding->gain.expected_ms, 2 * 15.0 / 16, 0.01);
-  // The next step might add to what this one made.
+  // Hint only: the next step may add to the tensor that this step made.
   EXPECT_EQ(finding->confidence, Confidence::kHint);
-  // Only what follows the mean of all is saved.
+  // Only the op after the mean of all pixels is saved.
   const Report mean = with({On("aten::div", image), On("aten::mean", image),
                             On("aten::sub", image)});
   ASSERT_NE(Find(mean, kRule), nullptr);
   EXPECT_NEAR(Find(mean, kRule)->gain.expected_ms, 15.0 / 16, 0.01);
   EXPECT_TRUE(
       IsClean(with({On("aten::div", image), On("aten::mean", image)}), kRule));
-  // What is changed in place lives on.
+  // An op in place changes a tensor that outlives the step.
   EXPECT_TRUE(IsClean(with({On("aten::div_", image)}), kRule));
 }
 
-TEST(LateSelectionTest, OnlyTheFirstOfWhatIsSorted) {
+TEST(LateSelectionTest, AdvisesTopkIfOnlyTheEndsOfASortAreUsed) {
   const auto sorted = [](int begin, int end) {
     return Of(
         {"inputs=(float[512,1024],Scalar=\"-1\",Scalar=\"False\") "
@@ -142,7 +144,7 @@ TEST(LateSelectionTest, OnlyTheFirstOfWhatIsSorted) {
   EXPECT_TRUE(IsClean(sorted(500, 508), kRule));
 }
 
-TEST(LateSelectionTest, ABatchIsTakenOfAllRowsShuffled) {
+TEST(LateSelectionTest, FindsABatchTakenFromAShuffleOfAllRows) {
   const std::string shuffle =
       "inputs=(Scalar=\"500000\",Scalar=\"4\") aten::randperm";
   const Report report = Of({shuffle, Slice("long int[500000]", 0, 0, 256)});
@@ -152,13 +154,13 @@ TEST(LateSelectionTest, ABatchIsTakenOfAllRowsShuffled) {
             std::string::npos)
       << finding->fix_python;
   EXPECT_NEAR(finding->gain.expected_ms, 1, 0.01);
-  // An epoch that is one step takes all of it.
+  // An epoch of a single step uses all of the shuffle.
   EXPECT_TRUE(IsClean(Of({shuffle, Slice("long int[500000]", 0, 0, 250000),
                           Slice("long int[500000]", 0, 250000, 500000)}),
                       kRule));
 }
 
-TEST(LateSelectionTest, OnlyOpsThatCommute) {
+TEST(LateSelectionTest, CountsOnlyOpsThatCommuteWithTheSelection) {
   const auto softmax = [](int dim) {
     return Of({"inputs=(float[4096,128],Scalar=\"1\") aten::softmax",
                Slice(kWhole, dim, 0, 16)});
@@ -175,12 +177,12 @@ TEST(LateSelectionTest, OnlyOpsThatCommute) {
       IsClean(Of({On("aten::batch_norm"), Slice(kWhole, 0, 0, 16)}), kRule));
 }
 
-TEST(LateSelectionTest, AllOfItIsUsed) {
+TEST(LateSelectionTest, StaysSilentIfAllOfTheTensorIsUsed) {
   const std::string part = Slice(kWhole, 0, 0, 512);
   EXPECT_TRUE(IsClean(Of({kIndex, part, On("aten::sum")}), kRule));
   EXPECT_TRUE(IsClean(Of({kIndex, On("aten::view"), part}), kRule));
   EXPECT_TRUE(IsClean(Of({kIndex, part, On("aten::relu")}), kRule));
-  // Queries, keys and values.
+  // Slices into queries, keys and values.
   const std::string qkv =
       "inputs=(float[4096,64],float[192,64],float[192]) aten::linear";
   const std::string made = "float[4096,192]";
@@ -190,7 +192,7 @@ TEST(LateSelectionTest, AllOfItIsUsed) {
   EXPECT_FALSE(IsClean(Of({qkv, Slice(made, 1, 0, 64)}), kRule));
 }
 
-// What leads to the tensor is not needed either, up to a sum over rows.
+// Ops that lead to the tensor are saved, too, back to a sum over rows.
 TEST(LateSelectionTest, SelectsBeforeTheFirstLayer) {
   const auto with = [](const std::string& first) {
     return Of({first, "inputs=(float[4096,64],float[256,64]) aten::linear",
@@ -206,8 +208,8 @@ TEST(LateSelectionTest, SelectsBeforeTheFirstLayer) {
   EXPECT_NEAR(gain(with(On("aten::abs", "float[4096,64]"))), 4 * 0.75, 0.01);
 }
 
-// The gradient tells how many rows x[index] takes.
-TEST(LateSelectionTest, FewRowsAreTaken) {
+// The size of the gradient shows how many rows x[index] takes.
+TEST(LateSelectionTest, ReadsTheNumberOfTakenRowsFromTheGradient) {
   const auto taken = [](const std::string& rows) {
     CpuText text;
     for (int i = 0; i < 4; ++i) {
@@ -230,23 +232,23 @@ TEST(LateSelectionTest, FewRowsAreTaken) {
   EXPECT_TRUE(IsClean(taken("9000"), kRule));
 }
 
-// Rows of it are gathered: how many, no recording says.
-TEST(LateSelectionTest, RowsOfItAreGathered) {
+// The program gathers rows of the tensor. The recording does not show how many.
+TEST(LateSelectionTest, IgnoresTensorsOfWhichRowsAreGathered) {
   const std::string part = Slice(kWhole, 0, 0, 512);
   const std::string rows = "inputs=(" + kWhole + ",-) aten::index";
   EXPECT_TRUE(IsClean(Of({On("aten::exp"), part, rows}), kRule));
   EXPECT_TRUE(IsClean(Of({On("aten::exp"), rows, part}), kRule));
   EXPECT_FALSE(IsClean(Of({On("aten::exp"), kIndex, part}), kRule));
-  // What ran between may have made the tensor that the part is of.
+  // The op between may have made the tensor of which the part is taken.
   EXPECT_TRUE(IsClean(Of({kIndex, "aten::bernoulli", part}), kRule));
 }
 
-TEST(LateSelectionTest, HalfOfItIsUsed) {
+TEST(LateSelectionTest, NeedsLessThanHalfToBeUsed) {
   EXPECT_TRUE(IsClean(Of({kIndex, Slice(kWhole, 0, 0, 2048)}), kRule));
   EXPECT_FALSE(IsClean(Of({kIndex, Slice(kWhole, 0, 0, 2047)}), kRule));
 }
 
-TEST(LateSelectionTest, SmallTensorsStayInTheCache) {
+TEST(LateSelectionTest, IgnoresSmallTensors) {
   const auto with = [](const std::string& rows) {
     return Of({kIndex, Slice("float[" + rows + ",128]", 0, 0, 16)});
   };
@@ -254,7 +256,7 @@ TEST(LateSelectionTest, SmallTensorsStayInTheCache) {
   EXPECT_FALSE(IsClean(with("2048"), kRule));
 }
 
-TEST(LateSelectionTest, OnceIsNotInEachStep) {
+TEST(LateSelectionTest, NeedsTwoThirdsOfTheSteps) {
   const std::vector<std::string> lines = {kIndex, Slice(kWhole, 0, 0, 16)};
   EXPECT_TRUE(IsClean(Of(lines, 6, 3), kRule));
   EXPECT_FALSE(IsClean(Of(lines, 6, 4), kRule));

@@ -10,12 +10,13 @@ struct Loop {
   int uses = 10;
   std::string op = "aten::_weight_norm_interface";
   std::string inputs = "(float[64,64],float[64,1],int)";
-  bool one_parameter = true;  // else each use has a parameter of its own
+  bool one_parameter = true;  // else each use has its own parameter
   double us = 50;
-  bool estimates = false;  // its norm before each use, by a product
+  bool estimates = false;  // a product estimates the norm before each use
 };
 
-// A loop that multiplies by a weight, which is made for each use.
+// A loop that multiplies by a weight. The weight is computed again for each
+// use.
 Report Of(const Loop& how) {
   EngineText program;
   int next = 0;
@@ -42,12 +43,12 @@ Report Of(const Loop& how) {
   return program.Analyzed();
 }
 
-TEST(RecomputedWeightsTest, MakesEachWeightOnce) {
+TEST(RecomputedWeightsTest, AdvisesToComputeEachWeightOnce) {
   const Report report = Of({});
   const Finding* finding = Find(report, kRule);
   ASSERT_NE(finding, nullptr);
   EXPECT_EQ(finding->gain_kind, GainKind::kBound);
-  // Nine runs, forward and backward, each with a sum of 20 us.
+  // Nine runs are saved, forward and backward, each with a sum of 20 us.
   EXPECT_NEAR(finding->gain.expected_ms, 9 * (0.05 + 0.051 + 0.02), 0.1);
   EXPECT_NE(finding->evidence.find("run 10 times per step for 1 parameter"),
             std::string::npos)
@@ -61,20 +62,20 @@ TEST(RecomputedWeightsTest, AnyOpOfOneParameterCounts) {
       Of({.op = "aten::_to_copy", .inputs = "(float[64,64],int)"}), kRule));
 }
 
-TEST(RecomputedWeightsTest, LayersHaveWeightsOfTheirOwn) {
+TEST(RecomputedWeightsTest, IgnoresLayersWithTheirOwnWeights) {
   EXPECT_TRUE(IsClean(Of({.one_parameter = false}), kRule));
   EXPECT_TRUE(IsClean(Of({.uses = 1}), kRule));
 }
 
-TEST(RecomputedWeightsTest, LeavesWhatActivationsHaveAPartIn) {
+TEST(RecomputedWeightsTest, IgnoresOpsThatReadActivations) {
   EXPECT_TRUE(IsClean(
       Of({.op = "aten::mul", .inputs = "(float[64,64],float[8,64])"}), kRule));
-  // A view costs nothing, and is made for each product.
+  // A view costs nothing, and each product has its own.
   EXPECT_TRUE(
       IsClean(Of({.op = "aten::t", .inputs = "(float[64,64])"}), kRule));
 }
 
-TEST(RecomputedWeightsTest, TwoEstimatesOfANormAreCustomary) {
+TEST(RecomputedWeightsTest, AllowsTwoEstimatesOfANorm) {
   const auto uses = [](int count) {
     return Of(Loop{.uses = count,
                    .op = "aten::div",

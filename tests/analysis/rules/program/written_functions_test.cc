@@ -9,7 +9,7 @@ namespace {
 
 constexpr const char* kRule = "function-by-hand";
 
-// Steps of 20 ms: each of `ops` takes 1 ms, and so does its node if it
+// Steps of 20 ms. Each of `ops` takes 1 ms, and so does its node if it
 // `trains`.
 Report Of(const std::vector<std::string>& ops, bool trains = true) {
   CpuText text;
@@ -47,7 +47,7 @@ std::string Alone(const std::string& name, const std::string& dims,
          ") aten::" + name;
 }
 
-// (x - mean) / sqrt(var + eps) * scale + shift
+// Returns the ops of (x - mean) / sqrt(var + eps) * scale + shift.
 std::vector<std::string> Normalised(const std::string& dims,
                                     const std::string& over,
                                     const std::string& few,
@@ -68,7 +68,7 @@ void Says(const Report& report, const std::string& words, double gain_ms) {
   EXPECT_NEAR(finding->gain.expected_ms, gain_ms, 0.1);
 }
 
-TEST(WrittenFunctionsTest, NormalisationsPassOverTheirInputAgainAndAgain) {
+TEST(WrittenFunctionsTest, FindsNormalisationsOfSeveralOps) {
   Says(Of(Normalised("16,64,128", "-1", "16,64,1", "128")),
        "layer normalisation (1 time per step); that of [16, 64, 128] in 9 ops",
        16);
@@ -81,14 +81,14 @@ TEST(WrittenFunctionsTest, NormalisationsPassOverTheirInputAgainAndAgain) {
        "root mean square normalisation", 10);
 }
 
-TEST(WrittenFunctionsTest, OtherStatisticsAreNoNormalisationOfPyTorch) {
-  // Over the width of pictures: none has one op.
+TEST(WrittenFunctionsTest, IgnoresStatisticsWithoutAPyTorchOp) {
+  // Over channels and height of an image: PyTorch has no op for that.
   EXPECT_TRUE(
       IsClean(Of(Normalised("16,32,8,8", "1, 2", "16,1,1,8", "8")), kRule));
-  // A preparation of inputs.
+  // Prepares an input, without gradients.
   EXPECT_TRUE(IsClean(
       Of(Normalised("16,64,128", "-1", "16,64,1", "128"), false), kRule));
-  // The distance of two points.
+  // Computes the distance of two points.
   EXPECT_TRUE(IsClean(
       Of({With("sub", "64,8", "64,8"), Alone("pow", "64,8", "2"),
           "inputs=(float[64,8],ScalarList=\"[1]\",Scalar=\"False\",) aten::sum",
@@ -96,7 +96,7 @@ TEST(WrittenFunctionsTest, OtherStatisticsAreNoNormalisationOfPyTorch) {
       kRule));
 }
 
-TEST(WrittenFunctionsTest, AGeluIsAFormula) {
+TEST(WrittenFunctionsTest, FindsGeluFormulas) {
   Says(Of({Alone("mul", "256,512", "0.5"), Alone("pow", "256,512", "3"),
            Alone("mul", "256,512", "0.04"), With("add", "256,512", "256,512"),
            Alone("mul", "256,512", "0.8"), Alone("tanh", "256,512"),
@@ -112,7 +112,7 @@ TEST(WrittenFunctionsTest, AGeluIsAFormula) {
       kRule));
 }
 
-TEST(WrittenFunctionsTest, TheLogarithmOfASoftmaxIsALoss) {
+TEST(WrittenFunctionsTest, FindsCrossEntropyFormulas) {
   Says(Of({Alone("exp", "256,4000"), Alone("exp", "256,4000"),
            "inputs=(float[256,4000],ScalarList=\"[1]\",Scalar=\"True\",) "
            "aten::sum",
@@ -133,14 +133,14 @@ TEST(WrittenFunctionsTest, TheLogarithmOfASoftmaxIsALoss) {
               kRule));
 }
 
-TEST(WrittenFunctionsTest, EmbeddingsAreSummedUpAsTheyAreLookedUp) {
+TEST(WrittenFunctionsTest, FindsReductionsOfEmbeddings) {
   const std::string look_up =
       "inputs=(float[20000,128],long int[128,100],Scalar=\"-1\") "
       "aten::embedding";
   const std::string mean =
       "inputs=(float[128,100,128],ScalarList=\"[1]\",Scalar=\"False\",) "
       "aten::mean";
-  // The lookup and half of its node, and the node of the sum.
+  // Saves the lookup, half of its node, and the node of the reduction.
   Says(Of({look_up, mean}), "mean or sum of embeddings", 2.5);
   EXPECT_TRUE(
       IsClean(Of({look_up, mean, Alone("relu", "128,100,128")}), kRule));

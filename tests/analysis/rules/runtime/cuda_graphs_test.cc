@@ -4,8 +4,8 @@
 namespace stepscope::cuda_graphs_test {
 namespace {
 
-// Five steps of 40 ops that are slow to launch; `middle` runs after the first
-// 20 of each step, `last` at its end.
+// Five steps of 40 ops with slow launches. `middle` runs after the first 20
+// ops, `last` at the end of a step.
 template <typename Middle, typename Last>
 Report SlowToLaunch(Middle middle, Last last) {
   GpuText run;
@@ -25,7 +25,7 @@ Report SlowToLaunch(Middle middle, Last last) {
 const auto kNothing = [](GpuText&, int) {};
 constexpr const char* kObstacles = "cuda-graph-obstacles";
 
-TEST(CudaGraphObstaclesTest, NamesWhatLiesBetweenTheLaunches) {
+TEST(CudaGraphObstaclesTest, NamesTheOpsBetweenTheLaunches) {
   const Report report = SlowToLaunch(
       [](GpuText& run, int) {
         run.Item();
@@ -75,14 +75,14 @@ TEST(CudaGraphObstaclesTest, StaysSilentWhereNothingIsInTheWay) {
   EXPECT_TRUE(IsClean(SlowToLaunch(kNothing, kNothing), kObstacles));
 }
 
-// The loss that is read after the last launch can stay outside of the graph.
+// A loss read after the last launch can stay outside the graph.
 TEST(CudaGraphObstaclesTest, LeavesOutWhatIsReadAtTheEnd) {
   EXPECT_TRUE(
       IsClean(SlowToLaunch(kNothing, [](GpuText& run, int) { run.Item(); }),
               kObstacles));
 }
 
-// Graphs would gain nothing there, so nothing stands in their way.
+// CUDA graphs would gain nothing here, so obstacles do not matter.
 TEST(CudaGraphObstaclesTest, StaysSilentWhereTheDeviceIsTheLimit) {
   GpuText run;
   for (int step = 0; step < 5; ++step) {
@@ -95,7 +95,7 @@ TEST(CudaGraphObstaclesTest, StaysSilentWhereTheDeviceIsTheLimit) {
   EXPECT_TRUE(IsClean(run.Analyzed(), kObstacles));
 }
 
-// Five steps of 10 ms: one graph of two kernels with a gap between them.
+// Five steps of 10 ms: a graph of two kernels with a gap between them.
 Report GraphWithGap(int64_t gap_us, const std::string& call) {
   std::string text;
   for (int64_t step = 0; step < 5; ++step) {

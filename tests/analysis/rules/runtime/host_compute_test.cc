@@ -9,13 +9,14 @@ constexpr const char* kRule = "host-compute";
 struct How {
   double op_us = 2'000;  // of an op that launches nothing
   bool in_optimizer = false;
-  bool launches = false;  // the op waits for the GPU in place of computing
-  bool busy = false;      // the GPU has work meanwhile
-  int parts = 0;          // ops inside the op
+  bool launches = false;  // the op waits for the GPU instead of computing
+  bool busy = false;      // the GPU has work at the same time
+  int parts = 0;          // number of inner ops
   std::string name = "aten::argmax";
 };
 
-// Five steps of 4 ms on the GPU; then the host waits for it and computes.
+// Five steps with 4 ms on the GPU. Then the host waits for the GPU and
+// computes.
 Report Of(const How& how) {
   GpuText run;
   for (int step = 0; step < 5; ++step) {
@@ -39,17 +40,17 @@ Report Of(const How& how) {
   return run.Analyzed();
 }
 
-TEST(HostComputeTest, AMetricOfWhatWasDownloaded) {
+TEST(HostComputeTest, FindsAMetricOfADownloadedTensor) {
   const Report report = Of({});
   const Finding* finding = Find(report, kRule);
   ASSERT_NE(finding, nullptr);
   EXPECT_EQ(finding->gain_kind, GainKind::kBound);
-  // Behind the last step nothing is launched.
+  // Nothing is launched after the last step.
   EXPECT_NEAR(finding->gain.expected_ms, 4.0 / 5 * 2, 0.1);
   EXPECT_NE(finding->fix_python.find("argmax(1).cpu()"), std::string::npos);
 }
 
-TEST(HostComputeTest, AnOptimizerWhoseStateIsOnTheHost) {
+TEST(HostComputeTest, FindsAnOptimizerWithItsStateOnTheHost) {
   const Report report = Of({.in_optimizer = true, .name = "aten::addcdiv_"});
   const Finding* finding = Find(report, kRule);
   ASSERT_NE(finding, nullptr);
@@ -60,13 +61,99 @@ TEST(HostComputeTest, AnOptimizerWhoseStateIsOnTheHost) {
             std::string::npos);
 }
 
-TEST(HostComputeTest, TheDeviceMustBeIdleAndTheHostComputing) {
+TEST(HostComputeTest, NeedsAnIdleDeviceAndAComputingHost) {
   EXPECT_TRUE(IsClean(Of({.busy = true}), kRule));
   EXPECT_TRUE(IsClean(Of({.launches = true}), kRule));
   EXPECT_TRUE(IsClean(Of({.op_us = 90}), kRule));
-  // Views of many parts.
+  // An op that makes many views.
   EXPECT_TRUE(IsClean(
       Of({.parts = 40, .name = "aten::unflatten_dense_tensors"}), kRule));
+}
+
+struct NativeStep {
+  double update_us = 2'000;          // in the optimizer's step, outside ops
+  std::vector<std::string> op = {};  // an op in it that takes 10 us, and its
+                                     // inner ops
+  double kernel_us = 4'000;
+  bool busy = false;  // the GPU has work during 60 % of the update
+  int updates = 6;    // steps that update parameters
+};
+
+// Six steps that wait for the gradients, update parameters in the host's memory
+// and upload them.
+Report Updating(const NativeStep& how) {
+  GpuText run;
+  for (int step = 0; step < 6; ++step) {
+    run.Begin("op", "aten::mm");
+    run.Kernel(how.kernel_us, "gemm");
+    run.End();
+    run.Item();
+    if (how.busy) {
+      run.Begin("op", "aten::mm");
+      run.Kernel(0.6 * how.update_us, "gemm");
+      run.End();
+    }
+    if (step < how.updates) {
+      run.Begin("range", "Optimizer.step#DeepSpeedCPUAdam.step",
+                "kind=optimizer");
+    }
+    run.Pass(how.update_us);
+    for (const std::string& name : how.op) run.Begin("op", name);
+    if (!how.op.empty()) run.Pass(10);
+    for (size_t i = 0; i < how.op.size(); ++i) run.End();
+    run.Begin("op", "aten::copy_");
+    run.Copy(50, "pinned", "device", 1'000'000);
+    run.End();
+    if (step < how.updates) run.End();
+    run.Item();
+    run.EndStep();
+  }
+  return run.Analyzed();
+}
+
+TEST(HostComputeTest, FindsAnOptimizerThatUpdatesInNativeCode) {
+  const Report report = Updating({});
+  const Finding* finding = Find(report, kRule);
+  ASSERT_NE(finding, nullptr);
+  EXPECT_EQ(finding->gain_kind, GainKind::kBound);
+  EXPECT_EQ(finding->confidence, Confidence::kStrong);
+  EXPECT_NEAR(finding->gain.expected_ms, 2, 0.1);
+  EXPECT_NE(finding->evidence.find("(DeepSpeedCPUAdam) takes 2.0"),
+            std::string::npos)
+      << finding->evidence;
+  EXPECT_NE(finding->fix_python.find("without offload_optimizer"),
+            std::string::npos)
+      << finding->fix_python;
+}
+
+TEST(HostComputeTest, CopiesInANativeUpdateDoNotExplainIt) {
+  EXPECT_NE(
+      Find(Updating({.op = {"aten::to", "aten::_to_copy", "aten::copy_"}}),
+           kRule),
+      nullptr);
+  for (const char* name : {"aten::_fused_adamw_", "aten::add_"}) {
+    EXPECT_TRUE(IsClean(Updating({.op = {name}}), kRule)) << name;
+  }
+}
+
+TEST(HostComputeTest, ANativeUpdateNeedsAnIdleDevice) {
+  EXPECT_TRUE(IsClean(Updating({.busy = true}), kRule));
+}
+
+TEST(HostComputeTest, ANativeUpdateOccursInTwoThirdsOfTheSteps) {
+  EXPECT_TRUE(IsClean(Updating({.updates = 3}), kRule));
+  EXPECT_FALSE(IsClean(Updating({.updates = 4}), kRule));
+}
+
+TEST(HostComputeTest, ANativeUpdateTakesThreePerCentOfTheStep) {
+  EXPECT_TRUE(IsClean(Updating({.update_us = 150, .kernel_us = 9'000}), kRule));
+  EXPECT_FALSE(
+      IsClean(Updating({.update_us = 350, .kernel_us = 9'000}), kRule));
+}
+
+TEST(HostComputeTest, ANativeUpdateTakesATenthOfAMillisecond) {
+  EXPECT_TRUE(IsClean(Updating({.update_us = 80, .kernel_us = 900}), kRule));
+  EXPECT_FALSE(IsClean(Updating({.update_us = 110, .kernel_us = 900}), kRule));
 }
 
 }  // namespace

@@ -5,9 +5,9 @@
 namespace stepscope::sharding_test {
 namespace {
 
-// Five steps of four layers. Each gathers its shards, computes for 1 ms, and in
-// backward gathers again, computes and scatters. `gather_us` of each gather
-// are exposed, because the computing waits for it.
+// Five steps of four layers. Each layer gathers its shards and computes for 1
+// ms. In backward, it gathers again, computes and scatters. `gather_us` of each
+// gather are exposed, because the computation waits for it.
 Report Sharded(double gather_us, const std::string& mark, int world_size = 8) {
   GpuText run;
   run.Line("run world_size=" + std::to_string(world_size));
@@ -60,13 +60,13 @@ TEST(FsdpExposedTest, FiresAndSaysThatShardsAreGatheredTwice) {
 }
 
 TEST(FsdpExposedTest, StaysSilentBelowThreePerCentOfTheStep) {
-  // Steps of 8 ms and a little: 3 % are 0.25 ms.
+  // Steps take a little more than 8 ms: 3 % are 0.25 ms.
   EXPECT_TRUE(IsClean(Sharded(20, kMark), "fsdp-exposed"));
   EXPECT_FALSE(IsClean(Sharded(40, kMark), "fsdp-exposed"));
 }
 
-// A rank on a CPU: 6.8 of the 20 ms of a step wait for shards. Its process uses
-// `busy_ms` of processor time per step; not recorded if negative.
+// A CPU rank that waits for shards in 6.8 of the 20 ms of a step. Its process
+// uses `busy_ms` of CPU time per step; negative: not recorded.
 Report OverGloo(const std::string& run = "", int busy_ms = -1,
                 int threads = 1) {
   std::string rows = "run world_size=2 " + run + "\n";
@@ -96,17 +96,16 @@ Report OverGloo(const std::string& run = "", int busy_ms = -1,
     if (busy_ms >= 0) {
       rows += "settings " + std::to_string(base * 1000) +
               " step=" + std::to_string(step) +
-              " intra_op_threads=" + std::to_string(threads) +
-              "\nhost_usage " + span(0, 20'000) +
-              "step=" + std::to_string(step) + " process_cpu_ns=" +
-              std::to_string(busy_ms * 1'000'000) + "\n";
+              " intra_op_threads=" + std::to_string(threads) + "\nhost_usage " +
+              span(0, 20'000) + "step=" + std::to_string(step) +
+              " process_cpu_ns=" + std::to_string(busy_ms * 1'000'000) + "\n";
     }
   }
   return Analyze(TraceFromText(rows));
 }
 
-// gloo has no reduce-scatter of its own: it reduces everything everywhere.
-TEST(FsdpExposedTest, AnAllReduceOfGloosMayBeAReduceScatter) {
+// gloo has no reduce-scatter, so it runs an all-reduce.
+TEST(FsdpExposedTest, TreatsGloosAllReduceAsAReduceScatter) {
   const Report report = OverGloo();
   const Finding* finding = Find(report, "fsdp-exposed");
   ASSERT_NE(finding, nullptr);
@@ -115,8 +114,8 @@ TEST(FsdpExposedTest, AnAllReduceOfGloosMayBeAReduceScatter) {
       << finding->evidence;
 }
 
-// Two ranks on two cores: 4 ms of each core are idle, and nothing else can hide
-// what the cores do themselves.
+// Two ranks on two cores: each core is idle for 4 ms, and only idle time can be
+// saved, because the cores do the collectives' work themselves.
 TEST(FsdpExposedTest, OnACpuOnlyIdleTimeCanBeGained) {
   const std::string filled = "usable_cores=2 local_ranks=2";
   const auto gain_ms = [](const Report& report) {
@@ -130,13 +129,14 @@ TEST(FsdpExposedTest, OnACpuOnlyIdleTimeCanBeGained) {
       << Find(report, "fsdp-exposed")->evidence;
   const double all = gain_ms(OverGloo());
   EXPECT_GT(all, 6);
-  // Half idle; a core to spare; threads that may spin while they wait.
+  // Half of the time is idle; a core is free; or threads may spin while they
+  // wait.
   EXPECT_EQ(gain_ms(OverGloo(filled, 10)), all);
   EXPECT_EQ(gain_ms(OverGloo("usable_cores=4 local_ranks=2", 16)), all);
   EXPECT_EQ(gain_ms(OverGloo(filled, 16, 2)), all);
 }
 
-// Sequence parallelism gathers activations, which no prefetch can fetch.
+// Sequence parallelism gathers activations, which cannot be prefetched.
 TEST(FsdpExposedTest, LeavesActivationsToTheGeneralRule) {
   const Report report = Sharded(300, "layers");
   EXPECT_TRUE(IsClean(report, "fsdp-exposed"));
@@ -145,6 +145,81 @@ TEST(FsdpExposedTest, LeavesActivationsToTheGeneralRule) {
 
 TEST(FsdpExposedTest, StaysSilentInAWorldOfOne) {
   EXPECT_TRUE(IsClean(Sharded(300, kMark, 1), "fsdp-exposed"));
+}
+
+struct Units {
+  int forward = 1;      // number of gathers before the four layers compute
+  bool hidden = false;  // another layer computes during one of the scatters
+};
+
+// Five steps of a model whose backward pass gathers once and scatters once.
+Report InUnits(const Units& units) {
+  GpuText run;
+  run.Line("run world_size=8");
+  const auto collective = [&](const char* name) {
+    run.Begin("op", "c10d::_allgather_base_");
+    run.OnStream(20);
+    run.Kernel(600, name);
+    run.OnStream(7);
+    run.End();
+  };
+  const auto compute = [&](bool waits) {
+    run.Begin("op", "aten::mm");
+    run.Kernel(1000, "gemm");
+    run.End();
+    if (waits) run.Synchronize("cudaEventSynchronize");
+  };
+  for (int step = 0; step < 5; ++step) {
+    for (int layer = 0; layer < 4; ++layer) {
+      run.Begin("range", kMark);
+      if (layer < units.forward) {
+        collective("ncclDevKernel_AllGather_RING_LL");
+        run.Synchronize("cudaEventSynchronize");
+      }
+      compute(true);
+      run.End();
+    }
+    run.Begin("op", "MmBackward0", "kind=backward");
+    collective("ncclDevKernel_AllGather_RING_LL");
+    run.Synchronize("cudaEventSynchronize");
+    compute(!units.hidden || step != 2);
+    collective("ncclDevKernel_ReduceScatter_Sum_bf16_RING_LL");
+    run.Synchronize("cudaEventSynchronize");
+    run.End();
+    run.EndStep();
+  }
+  return run.Analyzed();
+}
+
+TEST(FsdpExposedTest, AdvisesToShardBlocksOfAModelThatIsOneUnit) {
+  const Report report = InUnits({});
+  const Finding* finding = Find(report, "fsdp-exposed");
+  ASSERT_NE(finding, nullptr);
+  // Two gathers and a scatter, all exposed.
+  EXPECT_EQ(finding->gain_kind, GainKind::kBound);
+  EXPECT_NEAR(finding->gain.expected_ms, 3 * 0.6, 0.01);
+  EXPECT_NE(finding->evidence.find("All parameters are gathered at once"),
+            std::string::npos)
+      << finding->evidence;
+  EXPECT_NE(finding->fix_python.find("fully_shard(block)"), std::string::npos);
+  EXPECT_NE(finding->fix_cpp.find("of each block"), std::string::npos);
+  EXPECT_EQ(finding->fix_python.find("prefetch"), std::string::npos)
+      << finding->fix_python;
+}
+
+TEST(FsdpExposedTest, AdvisesToPrefetchUnlessTheModelIsOneUnit) {
+  // Two units; parameters are there in the forward pass; a collective overlaps
+  // with computing.
+  for (const Units& units :
+       {Units{.forward = 2}, Units{.forward = 0}, Units{.hidden = true}}) {
+    const Report report = InUnits(units);
+    const Finding* finding = Find(report, "fsdp-exposed");
+    ASSERT_NE(finding, nullptr) << units.forward << units.hidden;
+    EXPECT_NE(finding->fix_python.find("forward_prefetch"), std::string::npos)
+        << finding->fix_python;
+    EXPECT_EQ(finding->evidence.find("gathered at once"), std::string::npos)
+        << finding->evidence;
+  }
 }
 
 }  // namespace
