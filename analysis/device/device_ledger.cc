@@ -136,7 +136,7 @@ class HostViews {
          it != view.end() && it->begin_ns < span.end_ns; ++it) {
       const int64_t part = std::min(it->end_ns, span.end_ns) -
                            std::max(it->begin_ns, span.begin_ns);
-      // Computing is the device's part here, so an op that "computes" on the
+      // The device does the computing here, so an op that "computes" on the
       // host only dispatches. So does an op that issues a collective;
       // communication without an op is a wait for a collective of another
       // thread.

@@ -32,9 +32,10 @@ double HostNsPerStep(const AnalysisContext& context,
 double DeviceNsPerStep(const AnalysisContext& context,
                        const std::vector<ActivityRef>& work);
 
-// Returns the three names that take most time among `ops`, which are rows of
-// the steady steps, per steady step: "15.2 ms aten::histc (16 calls), 1.1 ms
+// Returns the three op names that take the most time among `ops`, with their
+// time and calls per steady step: "15.2 ms aten::histc (16 calls), 1.1 ms
 // aten::min (16 calls)".
+// REQUIRES: `ops` are rows of the steady steps.
 std::string LongestOps(const AnalysisContext& context,
                        const std::vector<RowId>& ops);
 

@@ -81,48 +81,104 @@ Verdict CheckZeroGrad(const AnalysisContext& m) {
 
 // --- ddp-extra-copies
 
+// Returns the spans in which DDP broadcasts the buffers of the model before the
+// forward pass: it joins them, broadcasts the result, takes it apart and copies
+// each part back, one op for each buffer.
+std::vector<HostSpan> BufferBroadcasts(const AnalysisContext& m) {
+  std::vector<HostSpan> found;
+  if (m.steps.thread == kNone) return found;
+  HostSpan span{.thread = m.steps.thread};
+  bool joins = false, parts = false;
+  const auto close = [&] {
+    if (joins && parts && InSteadyStep(m.steps, span.span.begin_ns)) {
+      found.push_back(span);
+    }
+    joins = parts = false;
+  };
+  for (RowId row : m.tree.of_thread(m.steps.thread)) {
+    const Op& op = m.trace.ops()[row];
+    // Spans of ranges and of the collective itself may enclose these ops.
+    const std::string_view name = m.trace.name(op.name);
+    if (name == "aten::flatten_dense_tensors") {
+      close();
+      joins = true;
+      span.span = {op.begin_ns, op.end_ns};
+    } else if (joins && op.begin_ns >= span.span.end_ns) {
+      const bool takes_apart = name == "aten::unflatten_dense_tensors";
+      const bool belongs = takes_apart || name == "aten::copy_" ||
+                           name == "record_param_comms" ||
+                           name.find("broadcast") != std::string_view::npos;
+      if (!belongs) {
+        close();
+        continue;
+      }
+      parts |= takes_apart;
+      span.span.end_ns = op.end_ns;
+    }
+  }
+  close();
+  return found;
+}
+
 Verdict CheckExtraCopies(const AnalysisContext& m) {
-  const std::vector<HostSpan> spans = SpansNamed(m, "copy_bucket_to_grad");
-  if (spans.empty()) return Clean();
+  std::vector<HostSpan> spans = SpansNamed(m, "copy_bucket_to_grad");
+  const std::vector<HostSpan> buffers = BufferBroadcasts(m);
+  if (spans.empty() && buffers.empty()) return Clean();
+  const size_t copies = spans.size();
+  const double copies_host = HostNsPerStep(m, spans);
+  const double copies_device = DeviceNsPerStep(m, LaunchedIn(m, spans));
+  spans.insert(spans.end(), buffers.begin(), buffers.end());
+  std::ranges::stable_sort(
+      spans, {}, [](const HostSpan& one) { return one.span.begin_ns; });
   const std::vector<ActivityRef> work = LaunchedIn(m, spans);
   const double host = HostNsPerStep(m, spans);
   const double device = DeviceNsPerStep(m, work);
   if ((host + device) * 1e-6 < MinReportableGainMs(m)) return Clean();
-  const CollectiveTotals buffers =
-      TotalsOf(m.collectives, m.steps, [](const Collective& one) {
-        return one.kind == CollectiveKind::kBroadcast && !one.in_backward;
-      });
   Finding finding;
   finding.confidence = Confidence::kProven;
-  finding.evidence = "DDP copies every gradient back from its bucket: " +
-                     Count(std::llround(static_cast<double>(spans.size()) /
-                                        m.steps.steady.size()),
-                           "copy", "copies") +
-                     " per step take " + Milliseconds(host * 1e-6) +
-                     " of host time and " + Milliseconds(device * 1e-6) +
-                     " of device time.";
-  if (buffers.count > 0) {
+  if (copies > 0) {
+    finding.evidence =
+        "DDP copies every gradient back from its bucket: " +
+        Count(std::llround(static_cast<double>(copies) / m.steps.steady.size()),
+              "copy", "copies") +
+        " per step take " + Milliseconds(copies_host * 1e-6) +
+        " of host time and " + Milliseconds(copies_device * 1e-6) +
+        " of device time.";
+    finding.assumption =
+        "gradients become views of the buckets; the multiplication that "
+        "averages them remains";
+    finding.fix_cpp =
+        "make the gradients views of the flat buckets instead of copies";
+    finding.fix_python =
+        "DistributedDataParallel(model, gradient_as_bucket_view=True)";
+    finding.wrong_if = "the program detaches or replaces .grad between steps";
+  }
+  if (!buffers.empty()) {
     finding.evidence +=
-        " It also broadcasts buffers before each forward pass: " +
-        Count(std::llround(buffers.count), "broadcast") +
-        (std::llround(buffers.count) == 1 ? " per step takes "
-                                          : " per step take ") +
-        Milliseconds((buffers.issue_ns + buffers.exposed_ns) * 1e-6) + ".";
+        std::string(copies > 0 ? " It also" : "DDP") +
+        " broadcasts the buffers of the model before the forward pass, which "
+        "takes " +
+        Milliseconds((host - copies_host) * 1e-6) + " of host time and " +
+        Milliseconds((device - copies_device) * 1e-6) +
+        " of device time per step.";
+    const std::string also = copies > 0 ? "; " : "";
+    finding.assumption += also + "no buffers are broadcast";
+    finding.fix_cpp += also + "do not broadcast buffers in each step";
+    finding.fix_python +=
+        also +
+        "DistributedDataParallel(model, broadcast_buffers=False), if the "
+        "statistics of BatchNorm may differ by rank until the model is saved";
+    finding.wrong_if +=
+        also + "the forward pass needs the same buffers on all ranks";
   }
   for (size_t i = 0; i < std::min<size_t>(3, spans.size()); ++i) {
-    finding.examples.push_back({-1, spans[i].span.begin_ns,
-                                spans[i].span.end_ns, "copy_bucket_to_grad"});
+    finding.examples.push_back(
+        {-1, spans[i].span.begin_ns, spans[i].span.end_ns,
+         copies > 0 ? "copy_bucket_to_grad" : "the broadcast of buffers"});
   }
-  finding.where = "torch.distributed.ddp.reducer::copy_bucket_to_grad";
-  finding.assumption =
-      "gradients become views of the buckets; the multiplication that averages "
-      "them remains";
-  finding.fix_cpp =
-      "make the gradients views of the flat buckets instead of copies";
-  finding.fix_python =
-      "DistributedDataParallel(model, gradient_as_bucket_view=True), and "
-      "broadcast_buffers=False if BatchNorm's statistics may differ by rank";
-  finding.wrong_if = "the program detaches or replaces .grad between steps";
+  finding.where = copies > 0
+                      ? "torch.distributed.ddp.reducer::copy_bucket_to_grad"
+                      : "aten::flatten_dense_tensors";
   // The bound adds both times. The replay tells which of them delays the step.
   return Fire(std::move(finding), Without(spans, work), host + device);
 }
@@ -293,19 +349,23 @@ Verdict CheckUnreadGradients(const AnalysisContext& m) {
 
 constexpr Rule kRules[] = {
     {.id = "ddp-extra-copies",
-     .question = "Does DDP copy gradients out of its buckets?",
+     .question = "Does DDP copy gradients out of its buckets, or broadcast "
+                 "buffers in each step?",
      .runs = Runs::kGpuOnly,
      .needs = {},
      .causes = {Cause::kCopy, Cause::kCompute, Cause::kDispatch},
      .check = &CheckExtraCopies,
      .reference = "PyTorch documentation: DistributedDataParallel, "
                   "gradient_as_bucket_view",
-     .detect = "copy_bucket_to_grad takes 1 % of the step on host and device "
-               "together",
-     .avoid = "gradient_as_bucket_view is on, because then there are no copies",
+     .detect = "copy_bucket_to_grad and the broadcast of buffers take 1 % of "
+               "the step on host and device together",
+     .avoid =
+         "gradient_as_bucket_view is on, because then there are no copies, "
+         "and buffers are not broadcast",
      .fix_cpp = "make the gradients views of the buckets",
-     .fix_python = "DistributedDataParallel(gradient_as_bucket_view=True)",
-     .change = "gradients as views of their buckets"},
+     .fix_python = "DistributedDataParallel(gradient_as_bucket_view=True, "
+                   "broadcast_buffers=False)",
+     .change = "DDP without extra copies"},
     {.id = "unread-gradients",
      .question = "Does backward compute gradients of parameters that no "
                  "optimizer updates, that are cleared before, or that nothing "

@@ -21,7 +21,7 @@ class JsonEventsReader {
  public:
   struct Limits {
     size_t block_bytes = size_t{1} << 20;
-    size_t event_bytes = size_t{8} << 20;  // a longer event is damage
+    size_t event_bytes = size_t{8} << 20;  // a longer event counts as damaged
     size_t header_bytes = size_t{64} << 20;
   };
   // The number of readable bytes after every text that Next() returns.
@@ -51,8 +51,8 @@ class JsonEventsReader {
   int64_t lost_events() const { return lost_events_; }
   // Offset of the end of the last event returned, in decompressed bytes.
   uint64_t offset() const { return last_end_; }
-  // Bytes scanned so far. After a damaged event bytes are scanned again and
-  // count again, so this may exceed the size of the file.
+  // Bytes scanned so far. After a damaged event, bytes are scanned again and
+  // counted again, so this may exceed the size of the file.
   uint64_t looked_at_bytes() const { return looked_at_; }
 
   // Returns the top-level object with an empty `traceEvents`. For a truncated

@@ -9,8 +9,8 @@ namespace stepscope {
 namespace {
 
 // A trace does not say in which precision a kernel multiplies or whether it
-// uses Tensor Cores. Only the names of the libraries' kernels tell. All names
-// in this file are in lower case.
+// uses Tensor Cores. For the kernels of libraries, the name reveals both. All
+// names in this file are in lower case.
 template <size_t kSize>
 bool HasAny(std::string_view text, const std::string_view (&parts)[kSize]) {
   return std::ranges::any_of(
@@ -68,8 +68,8 @@ char NvjetType(std::string_view name) {
   return name.empty() ? '\0' : name.front();
 }
 
-// Words for kernels that multiply on ordinary units: in FP32, FP64 or packed
-// halves.
+// Words in the names of kernels that multiply on ordinary units: in FP32, FP64
+// or packed FP16.
 constexpr std::string_view kPlain[] = {
     "ffma",           "simt",         "dffma",          "sgemm",
     "dgemm",          "cgemm",        "zgemm",          "hgemm",
@@ -231,7 +231,8 @@ Precision PrecisionOf(std::string_view name) {
       Contains(name, "imma") || Contains(name, "int8")) {
     return Precision::kInt8;
   }
-  // Volta and Turing multiply only halves. From Ampere on, s1688 is TF32.
+  // The Tensor Cores of Volta and Turing have no floating-point type but FP16.
+  // From Ampere on, s1688 is TF32.
   if (HasInstruction(name, "884") || HasInstruction(name, "16816") ||
       HasInstruction(name, "161616")) {
     return Precision::kFp16;

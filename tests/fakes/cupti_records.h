@@ -165,8 +165,9 @@ inline CUpti_ActivityDevice5 DeviceRecord(uint32_t id, const char* name) {
   return record;
 }
 
-// Returns the size of a record of this kind in this version (18 for CUDA 12.0
-// to 130500 for 13.5); 0 for kinds that the fakes do not know.
+// Returns the size of a record of this kind in this CUPTI_API_VERSION, which is
+// 18 in CUDA 12.0 and 130500 in CUDA 13.5. Returns 0 for kinds that the fakes
+// do not know.
 size_t RecordBytesOf(uint32_t kind, uint32_t cupti_version);
 
 // GetNextRecord() with the sizes of RecordBytesOf(), for the fakes and the fuzz

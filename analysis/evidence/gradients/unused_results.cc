@@ -26,8 +26,9 @@ class ResultsFinder {
         std::ranges::all_of(all.passes, Keeps)) {
       return {};
     }
-    // If optimizers update more parameters of a size than get a gradient in a
-    // step, the program assigns some of the returned gradients (p.grad = g).
+    // If optimizers update more parameters of a size in a step than there are
+    // stored gradients of that size, the program itself assigns some of the
+    // returned gradients (p.grad = g).
     const ParameterUpdates updates = FindParameterUpdates(m_);
     if (!updates.all_known) return {};
     std::map<Dims, std::map<size_t, double>> kept;  // by size and step
@@ -70,7 +71,7 @@ class ResultsFinder {
         pass.nodes, [](const PassNode& node) { return !node.kept.empty(); });
   }
 
-  // A product in a node that computes the gradient of a trained weight.
+  // A matrix product that computes the gradient of a trained weight.
   struct OfWeight {
     RowId row = kNone;
     Dims dims = {};
@@ -89,8 +90,8 @@ class ResultsFinder {
     return {};
   }
 
-  // Returns the sizes that ops take after the pass; nullopt if lists hide some
-  // sizes.
+  // Returns the sizes of the tensors that ops take after the pass; nullopt if
+  // one of them takes a list of tensors that was recorded without sizes.
   std::optional<std::set<Dims>> SizesRead(const BackwardPass& pass,
                                           int64_t until_ns) const {
     std::set<Dims> sizes;
@@ -110,8 +111,9 @@ class ResultsFinder {
     return sizes;
   }
 
-  // True if ops after the pass may take the gradient of the pass's input, which
-  // a product after the last weight computes.
+  // True if ops after the pass may take the gradient of the model's input. It
+  // is computed in `tail`, the nodes after the last gradient of a weight that
+  // is read.
   bool ReadsInput(std::span<const PassNode> tail,
                   const std::set<Dims>& read) const {
     return std::ranges::any_of(tail, [&](const PassNode& node) {
@@ -131,7 +133,7 @@ class ResultsFinder {
     // A list without sizes may hold any of the gradients, so none is known to
     // be unread.
     if (!read) return false;
-    size_t tail = 0;  // the first node after the last weight that is read
+    size_t tail = 0;  // the node after the last gradient that is read
     double unread = 0;
     std::vector<ShortenedOp> ops;
     std::set<Dims> used;

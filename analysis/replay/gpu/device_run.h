@@ -9,7 +9,8 @@
 namespace stepscope {
 
 struct DeviceRun {
-  std::vector<double> step_ns;  // tiled length, by step window
+  std::vector<double> step_ns;  // by step window: the length of the tiled span
+                                // (steps.h)
   double mean_ns = 0;           // of the steady steps
 };
 

@@ -282,6 +282,44 @@ TEST(DdpExtraCopiesTest, YieldsToMissingNoSync) {
       << finding->evidence;
 }
 
+// Steps in which DDP broadcasts buffers for `us` on the training thread, before
+// the forward pass: 10 us to join them, then `middle`, then a copy to each.
+DdpText WithBuffers(int64_t us, const std::string& middle) {
+  DdpText text{.buckets = {{4'000, 30'000, 34'000, 1'000'000}}};
+  for (int step = 0; step < 3; ++step) {
+    const int64_t at = step * 100'000 + 100;
+    const auto op = [&](int64_t begin, int64_t end, const std::string& name) {
+      return "op " + Span(at + begin, at + end) + " thread=0 " + name + "\n";
+    };
+    text.more += op(0, 10, "aten::flatten_dense_tensors") +
+                 op(10, 20, "c10d::broadcast_") + op(20, 30, middle) +
+                 op(30, us, "aten::copy_") +
+                 op(us, us + 100, "aten::convolution");
+  }
+  return text;
+}
+
+TEST(DdpExtraCopiesTest, CountsTheBroadcastOfBuffers) {
+  const Report report = Of(WithBuffers(2'000, "aten::unflatten_dense_tensors"));
+  const Finding* finding = Find(report, "ddp-extra-copies");
+  ASSERT_NE(finding, nullptr);
+  EXPECT_NE(finding->evidence.find("DDP broadcasts the buffers of the model "
+                                   "before the forward pass, which takes 2.00 "
+                                   "ms of host time"),
+            std::string::npos)
+      << finding->evidence;
+  EXPECT_NE(finding->fix_python.find("broadcast_buffers=False"),
+            std::string::npos);
+  EXPECT_EQ(finding->fix_python.find("gradient_as_bucket_view"),
+            std::string::npos);
+  EXPECT_TRUE(IsClean(Of(WithBuffers(900, "aten::unflatten_dense_tensors")),
+                      "ddp-extra-copies"));
+  // Nothing takes the joined tensor apart, so it holds gradients, for example.
+  EXPECT_TRUE(
+      IsClean(Of(WithBuffers(2'000, "aten::copy_")), "ddp-extra-copies"));
+  EXPECT_TRUE(IsClean(Of(WithBuffers(2'000, "aten::mul")), "ddp-extra-copies"));
+}
+
 TEST(DdpExtraCopiesTest, StaysSilentBelowOnePerCent) {
   EXPECT_TRUE(IsClean(Of(WithCopiesBack(8)), "ddp-extra-copies"));
   EXPECT_FALSE(IsClean(Of(WithCopiesBack(9)), "ddp-extra-copies"));

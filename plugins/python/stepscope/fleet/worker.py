@@ -1,4 +1,4 @@
-"""The task of one rank, and the local engine's process that does one task after the other."""
+"""Analyses one rank's trace. Also the main loop of the local engine's worker processes, which do one task after another."""
 
 from __future__ import annotations
 
