@@ -19,6 +19,8 @@ namespace {
 
 // The share of the step below which a single rank would not report a finding.
 constexpr double kReportableFrac = 0.01;
+// Ranks that replay cannot follow, in the reason that is printed.
+constexpr int64_t kInvalidShown = 3;
 
 using Ranks = std::vector<RankDigest>;
 
@@ -238,6 +240,7 @@ void MergePlans(const Ranks& ranks, const std::vector<double>& slacks,
                 Report& run) {
   const RankDigest* slowest = nullptr;
   double longest = 0, slack = 0;
+  int64_t invalid = 0;
   for (size_t r = 0; r < ranks.size(); ++r) {
     const RankDigest& rank = ranks[r];
     const int64_t replayed = rank.report.replay.steps;
@@ -250,9 +253,10 @@ void MergePlans(const Ranks& ranks, const std::vector<double>& slacks,
                                      std::abs(run.replay.limit_error)
                                  ? rank.report.replay.limit_error
                                  : run.replay.limit_error;
-    if (!rank.report.replay.valid) {
-      run.replay.why_not = "rank " + std::to_string(rank.report.run.rank) +
-                           ": " + rank.report.replay.why_not;
+    if (!rank.report.replay.valid && ++invalid <= kInvalidShown) {
+      run.replay.why_not += (invalid > 1 ? "; " : "") + std::string("rank ") +
+                            std::to_string(rank.report.run.rank) + ": " +
+                            rank.report.replay.why_not;
     }
     const double after =
         (rank.report.plan.ids.empty() ? rank.report.steps.mean_ms
@@ -262,6 +266,10 @@ void MergePlans(const Ranks& ranks, const std::vector<double>& slacks,
     slowest = &rank;
     longest = after;
     slack = slacks[r];
+  }
+  if (invalid > kInvalidShown) {
+    run.replay.why_not +=
+        "; and " + Count(invalid - kInvalidShown, "more rank", "more ranks");
   }
   run.replay.valid = run.replay.why_not.empty();
   if (slowest == nullptr || !run.replay.valid) return;

@@ -87,7 +87,7 @@ Verdict CheckZeroGrad(const AnalysisContext& m) {
 std::vector<HostSpan> BufferBroadcasts(const AnalysisContext& m) {
   std::vector<HostSpan> found;
   if (m.steps.thread == kNone) return found;
-  HostSpan span{.thread = m.steps.thread};
+  HostSpan span{.thread = m.steps.thread, .span = {}};
   bool joins = false, parts = false;
   const auto close = [&] {
     if (joins && parts && InSteadyStep(m.steps, span.span.begin_ns)) {

@@ -82,6 +82,21 @@ std::vector<StepWindow> MarkedWindows(const Trace& trace, RowId thread) {
 // Runtime calls and overhead records of work that happens once per process:
 // loading kernels, compiling, getting memory from the driver. Asynchronous
 // allocations (cudaMallocAsync) recur in every step.
+// Removes the last step if no op runs in it but ops run in the one before:
+// torch.profiler marks the start of a step as soon as the previous one ends,
+// also if the loop is over.
+void DropEmptyEnd(const Trace& trace, std::vector<StepWindow>& windows) {
+  const auto runs_ops = [&](const StepWindow& window) {
+    const auto op = std::ranges::lower_bound(trace.ops(), window.host.begin_ns,
+                                             {}, &Op::begin_ns);
+    return op != trace.ops().end() && op->begin_ns < window.host.end_ns;
+  };
+  if (windows.size() >= 2 && !runs_ops(windows.back()) &&
+      runs_ops(windows.end()[-2])) {
+    windows.pop_back();
+  }
+}
+
 bool IsOneOff(std::string_view name) {
   for (std::string_view part :
        {"Lazy Function Loading", "Module Loading", "ModuleLoad", "LibraryLoad",
@@ -218,6 +233,7 @@ Steps FindSteps(const Trace& trace) {
   Steps steps;
   steps.thread = TrainingThread(trace);
   steps.windows = MarkedWindows(trace, steps.thread);
+  DropEmptyEnd(trace, steps.windows);
   if (steps.windows.empty() && steps.thread != kNone) {
     InferredSteps inferred = InferSteps(trace, steps.thread);
     steps.windows = std::move(inferred.windows);

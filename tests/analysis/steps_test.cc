@@ -36,6 +36,20 @@ TEST(StepsTest, AreTheMarksOfTheTrainingThread) {
   EXPECT_DOUBLE_EQ(stats.median_ms, 105e-6);
 }
 
+TEST(StepsTest, TheLastOneIsDroppedIfNoOpRunsInIt) {
+  const auto count = [](const std::string& ops) {
+    return FindSteps(StepsOf({100, 100, 5}, ops)).windows.size();
+  };
+  const std::string second = "op 1100..1110 thread=0 aten::mm\n";
+  EXPECT_EQ(count("op 1000..1010 thread=0 aten::mm\n" + second), 2u);
+  // Another thread may compute, such as that of autograd.
+  EXPECT_EQ(count(second + "op 1200..1203 thread=1 aten::mm\n"), 3u);
+  // Without ops, or with a step without any before it, nothing shows that the
+  // last step is not like the others.
+  EXPECT_EQ(count(""), 3u);
+  EXPECT_EQ(count("op 1000..1010 thread=0 aten::mm\n"), 3u);
+}
+
 TEST(StepsTest, LieBetweenOptimizerStepsWithoutMarks) {
   const Steps steps = FindSteps(TraceFromText(R"(
     range 0..50 thread=0 kind=optimizer Optimizer.step#SGD.step

@@ -9,6 +9,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <unordered_map>
 #include <vector>
 
 #include "context/rule.h"
@@ -44,6 +45,49 @@ double ProductsLeft(const AnalysisContext& m, const WrittenAttention& one) {
   return std::min(1.0, (length + kBlock) / (2 * length));
 }
 
+// How long products take in a fused kernel, as a share of their recorded time.
+// Separate products write the scores to memory and read them again, which often
+// limits them; a fused kernel keeps them on the chip.
+class FlashProducts {
+ public:
+  explicit FlashProducts(const AnalysisContext& context) : m_(context) {
+    for (const KernelUse& use : m_.kernels.uses) {
+      const RowId op = m_.trace.kernels()[use.kernel].op;
+      if (op != kNone) device_ns_[op] += use.ns;
+    }
+  }
+
+  // Returns the share for the product `row`, of which a fused kernel computes
+  // the share `computed`.
+  double Left(RowId row, double computed) const {
+    const OpCost cost = CostOf(m_.trace, row);
+    const DevicePeaks& peaks = m_.kernels.peaks;
+    double recorded_ns = 0;
+    for (RowId at : m_.tree.inside(row)) {
+      const auto known = device_ns_.find(at);
+      if (known != device_ns_.end()) recorded_ns += known->second;
+    }
+    if (!m_.has_gpu || !peaks.exact || peaks.fp16 <= 0 || cost.flops <= 0 ||
+        !Is16Bit(cost.precision) || recorded_ns <= 0) {
+      return computed;
+    }
+    const double reached =
+        m_.kernels.device.compute_major >= kHopper ? kHopperShare : kShare;
+    const double ns = computed * cost.flops / (reached * peaks.fp16);
+    return std::min(computed, ns / recorded_ns);
+  }
+
+ private:
+  // The share of the peak that FlashAttention-2, PyTorch's flash kernel,
+  // reaches: 50 to 73 % on an A100 (arxiv.org/abs/2307.08691), 35 % on an H100
+  // (arxiv.org/abs/2407.08608).
+  static constexpr double kShare = 0.5, kHopperShare = 0.35;
+  static constexpr int kHopper = 9;
+
+  const AnalysisContext& m_;
+  std::unordered_map<RowId, double> device_ns_;  // by op, in all steps
+};
+
 // False if scaled_dot_product_attention would run the same separate ops: its
 // fused kernels do not support dropout on a CPU or float64 on a GPU.
 bool HasFusedKernel(const AnalysisContext& m, const WrittenAttention& one) {
@@ -57,16 +101,19 @@ struct FusedKernels {
 };
 FusedKernels Fused(const AnalysisContext& m,
                    const std::vector<WrittenAttention>& all) {
+  const FlashProducts flash(m);
   std::vector<ShortenedOp> products, nodes, between, ops;
   for (const WrittenAttention& one : all) {
-    const double left = ProductsLeft(m, one);
+    const double computed = ProductsLeft(m, one);
     for (RowId row : one.backward_products) {
+      const double left = flash.Left(row, computed);
       products.push_back({row, left});
       if (left < 1) ops.push_back({row, left});
     }
     for (RowId row : one.backward) nodes.push_back({row, 0});
-    if (left < 1) {
-      for (RowId row : {one.scores, one.values}) ops.push_back({row, left});
+    for (RowId row : {one.scores, one.values}) {
+      const double left = flash.Left(row, computed);
+      if (left < 1) ops.push_back({row, left});
     }
   }
   const ShortenedOps computed = ShortenOps(m, std::move(products), kChange);
@@ -267,6 +314,11 @@ Verdict CheckAttentionByHand(const AnalysisContext& m) {
   Illustrate(m, all, finding);
   finding.assumption =
       "the fused kernel takes as long as the two products" +
+      std::string(m.has_gpu && m.kernels.peaks.exact &&
+                          Is16Bit(CostOf(m.trace, one.scores).precision)
+                      ? ", or, if that is shorter, as at the rate of "
+                        "FlashAttention-2"
+                      : "") +
       std::string(one.backward.empty()
                       ? ""
                       : ", and its backward pass as long as five products in "
