@@ -80,7 +80,7 @@ def test_markdown_and_html_name_the_gain_and_the_fix(resnet):
     text = resnet.to_markdown()
     assert "1. **sync-data-loading** (critical, proven) **predicted gain 53.6 ms per step (likely 29.5 to 56.9): 175 to 122 ms**" in text
     assert "| data | 56.6 | 32 % |" in text
-    assert "Do first: sync-data-loading, unfused-optimizer, zero-grad-kernels, tensor-cores-idle (predicted 175 to 85.1 ms per step)." in text
+    assert "Do first: sync-data-loading, unfused-optimizer, zero-grad-kernels, tensor-cores-idle (predicted 175 to 84.9 ms per step)." in text
     page = resnet._repr_html_()
     assert "<b>sync-data-loading</b>" in page and "num_workers=1" in page
     assert "sync-data-loading" in repr(resnet)
