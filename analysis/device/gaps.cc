@@ -96,6 +96,13 @@ std::vector<Gap> FindGaps(const Trace& trace, int32_t device,
   return gaps;
 }
 
+std::vector<Span> IdleSpans(const std::vector<Gap>& gaps) {
+  std::vector<Span> spans;
+  spans.reserve(gaps.size());
+  for (const Gap& gap : gaps) spans.push_back(gap.idle);
+  return spans;
+}
+
 std::vector<Span> KernelSpans(const Trace& trace, int32_t device,
                               bool only_compute) {
   std::vector<Span> spans;

@@ -25,7 +25,7 @@ std::string PartOf(const Trace& trace, const KernelUse& use) {
   const Kernel& kernel = trace.kernels()[use.kernel];
   const std::span<const NameId> captured = CapturedOps(trace, kernel);
   if (!captured.empty()) return std::string(trace.name(captured.front()));
-  const std::string fused = FusedOpsInWords(trace.name(kernel.name));
+  std::string fused = FusedOpsInWords(trace.name(kernel.name));
   if (!fused.empty()) return fused;
   if (use.op != kNone) return OpWithShapes(trace, use.op);
   return std::string(trace.name(kernel.name));
@@ -131,17 +131,33 @@ std::vector<Example> LongestKernels(const AnalysisContext& m,
     const Kernel& kernel = m.trace.kernels()[sum.longest->kernel];
     std::string name(m.trace.name(kernel.name));
     if (name.size() > 60) name = name.substr(0, 57) + "...";
+    std::string text = what + ": " + Count(sum.count, "kernel") + ", ";
+    text += Milliseconds(sum.ns * 1e-6 / m.kernels.steps);
+    text += " per step (" + name + ")";
     examples.push_back({m.steps.windows[sum.longest->step].number,
-                        kernel.begin_ns, kernel.end_ns,
-                        what + ": " + Count(sum.count, "kernel") + ", " +
-                            Milliseconds(sum.ns * 1e-6 / m.kernels.steps) +
-                            " per step (" + name + ")"});
+                        kernel.begin_ns, kernel.end_ns, std::move(text)});
   }
   return examples;
 }
 
 // Other products can be expected to reach the best rate that this run shows,
 // because they have the same device, library and clocks.
+std::vector<double> DeviceNsByOp(const AnalysisContext& context) {
+  std::vector<double> by_op(context.trace.ops().size());
+  for (const KernelUse& use : context.kernels.uses) {
+    const RowId op = context.trace.kernels()[use.kernel].op;
+    if (op != kNone) by_op[op] += use.ns;
+  }
+  return by_op;
+}
+
+double DeviceNsInside(const AnalysisContext& context,
+                      const std::vector<double>& by_op, RowId op) {
+  double ns = 0;
+  for (RowId row : context.tree.inside(op)) ns += by_op[row];
+  return ns;
+}
+
 Roofline::Roofline(const KernelUses& kernels) : kernels_(kernels) {
   struct Sum {
     double flops = 0, ns = 0;

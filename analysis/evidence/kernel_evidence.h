@@ -20,6 +20,13 @@ using KernelFilter = std::function<bool(const KernelUse&)>;
 std::vector<Example> LongestKernels(const AnalysisContext& context,
                                     const KernelFilter& wanted);
 
+// Returns the device time of the kernels that each op launched itself, in ns over
+// the steady steps, by row of Trace::ops().
+std::vector<double> DeviceNsByOp(const AnalysisContext& context);
+// Returns the sum over `op` and the ops inside it.
+double DeviceNsInside(const AnalysisContext& context,
+                      const std::vector<double>& by_op, RowId op);
+
 // How busy the Tensor Cores were, measured by hardware counters.
 struct MeasuredTensorCores {
   double active_frac = -1;  // mean; -1 if nothing was measured

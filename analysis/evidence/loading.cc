@@ -184,9 +184,7 @@ Collation FindCollation(const AnalysisContext& context) {
     if (MakesBatches(trace, row, stacks_of_model))
       return collation;  // made by a worker
   }
-  std::vector<Span> idle;
-  for (const Gap& gap : context.waits.idle) idle.push_back(gap.idle);
-  idle = Merge(std::move(idle));
+  const std::vector<Span> idle = Merge(IdleSpans(context.waits.idle));
 
   for (size_t i : context.steps.steady) {
     const Span& host = context.steps.windows[i].host;

@@ -147,9 +147,8 @@ double IdleAfterNs(const AnalysisContext& m,
     const int64_t next = m.trace.ops()[later.front()].begin_ns;
     if (next - op.end_ns > kFrameworkGapNs) pauses.push_back({op.end_ns, next});
   }
-  std::vector<Span> idle;
-  for (const Gap& gap : m.waits.idle) idle.push_back(gap.idle);
-  return static_cast<double>(Length(Intersect(Merge(pauses), Merge(idle)))) /
+  const std::vector<Span> idle = Merge(IdleSpans(m.waits.idle));
+  return static_cast<double>(Length(Intersect(Merge(pauses), idle))) /
          static_cast<double>(m.steps.steady.size());
 }
 

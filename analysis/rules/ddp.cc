@@ -70,6 +70,18 @@ bool ShardsParameters(const AnalysisContext& m) {
   });
 }
 
+// Returns DDP's copies between gradients and buckets, in time order.
+std::vector<HostSpan> BucketCopies(const AnalysisContext& m) {
+  std::vector<HostSpan> copies =
+      SpansNamed(m, "ddp.reducer::copy_bucket_to_grad");
+  const std::vector<HostSpan> into =
+      SpansNamed(m, "distributed::reducer::mul_out");
+  copies.insert(copies.end(), into.begin(), into.end());
+  std::ranges::stable_sort(
+      copies, {}, [](const HostSpan& one) { return one.span.begin_ns; });
+  return copies;
+}
+
 // Returns the most that needless reductions cost a CPU-only run besides their
 // exposed time, in ns over all steps. Reductions copy gradients into buckets
 // and back. They also slow other ops down. Ops that run at the same time lose
@@ -81,37 +93,16 @@ double BesideReductionsNs(const AnalysisContext& m,
                           double needless_frac) {
   const auto steps = static_cast<double>(m.steps.steady.size());
   std::vector<Span> moved;
-  double exposed = 0, copying = 0;
+  double exposed = 0;
   for (const Collective& one : needless) {
     moved.push_back(one.moved);
     exposed += static_cast<double>(one.exposed_ns);
   }
   const auto all = static_cast<double>(Length(Merge(std::move(moved))));
-  for (const char* name :
-       {"ddp.reducer::copy_bucket_to_grad", "distributed::reducer::mul_out"}) {
-    copying += HostNsPerStep(m, SpansNamed(m, name));
-  }
+  const double copying = HostNsPerStep(m, BucketCopies(m));
   const double slowed =
       std::max((all - exposed) / 2, needless_frac * steps * SlowedNs(m));
   return std::max(0.0, slowed) + needless_frac * copying * steps;
-}
-
-// Returns DDP's copies between gradients and buckets that begin in one of the
-// backward passes.
-std::vector<HostSpan> BucketCopiesIn(const AnalysisContext& m,
-                                     std::vector<Span> passes) {
-  std::vector<HostSpan> copies;
-  const std::vector<Span> merged = Merge(std::move(passes));
-  for (const char* part :
-       {"ddp.reducer::copy_bucket_to_grad", "distributed::reducer::mul_out"}) {
-    for (const HostSpan& one : SpansNamed(m, part)) {
-      if (Covers(merged, one.span.begin_ns)) copies.push_back(one);
-    }
-  }
-  // LaunchedIn() needs them in time order.
-  std::ranges::stable_sort(
-      copies, {}, [](const HostSpan& one) { return one.span.begin_ns; });
-  return copies;
 }
 
 Verdict CheckNoSync(const AnalysisContext& m) {
@@ -151,7 +142,11 @@ Verdict CheckNoSync(const AnalysisContext& m) {
   }
   if (fires == 0 || fires < kMostSteps * updates.size()) return Clean();
   // Without reducing, nothing fills buckets either.
-  const std::vector<HostSpan> copies = BucketCopiesIn(m, left_out);
+  std::vector<HostSpan> copies = BucketCopies(m);
+  left_out = Merge(std::move(left_out));
+  std::erase_if(copies, [&](const HostSpan& one) {
+    return !Covers(left_out, one.span.begin_ns);
+  });
   const std::vector<ActivityRef> copied = LaunchedIn(m, copies);
   const double copying =
       m.has_gpu ? HostNsPerStep(m, copies) + DeviceNsPerStep(m, copied) : 0;

@@ -120,67 +120,95 @@ std::vector<HostSpan> BufferBroadcasts(const AnalysisContext& m) {
   return found;
 }
 
+// Spans of copies, what they launch, and the time of both per steady step.
+struct ExtraCopies {
+  std::vector<HostSpan> spans;
+  std::vector<ActivityRef> work;
+  double host_ns = 0, device_ns = 0;
+};
+ExtraCopies MeasureCopies(const AnalysisContext& m,
+                          std::vector<HostSpan> spans) {
+  ExtraCopies copies{.spans = std::move(spans), .work = {}};
+  copies.work = LaunchedIn(m, copies.spans);
+  copies.host_ns = HostNsPerStep(m, copies.spans);
+  copies.device_ns = DeviceNsPerStep(m, copies.work);
+  return copies;
+}
+
+std::string TimesInWords(const ExtraCopies& copies) {
+  return Milliseconds(copies.host_ns * 1e-6) + " of host time and " +
+         Milliseconds(copies.device_ns * 1e-6) + " of device time";
+}
+
+void AddExamples(const ExtraCopies& copies, const char* what,
+                 Finding& finding) {
+  for (const HostSpan& one : copies.spans) {
+    if (finding.examples.size() == 3) return;
+    finding.examples.push_back({-1, one.span.begin_ns, one.span.end_ns, what});
+  }
+}
+
+void SayCopies(const AnalysisContext& m, const ExtraCopies& copies,
+               Finding& finding) {
+  finding.evidence =
+      "DDP copies every gradient back from its bucket: " +
+      Count(std::llround(static_cast<double>(copies.spans.size()) /
+                         m.steps.steady.size()),
+            "copy", "copies") +
+      " per step take " + TimesInWords(copies) + ".";
+  finding.where = "torch.distributed.ddp.reducer::copy_bucket_to_grad";
+  finding.assumption =
+      "gradients become views of the buckets; the multiplication that averages "
+      "them remains";
+  finding.fix_cpp =
+      "make the gradients views of the flat buckets instead of copies";
+  finding.fix_python =
+      "DistributedDataParallel(model, gradient_as_bucket_view=True)";
+  finding.wrong_if = "the program detaches or replaces .grad between steps";
+  AddExamples(copies, "copy_bucket_to_grad", finding);
+}
+
+// Adds to what SayCopies() may have said.
+void SayBuffers(const ExtraCopies& buffers, Finding& finding) {
+  const bool also = !finding.evidence.empty();
+  const std::string separator = also ? "; " : "";
+  finding.evidence +=
+      std::string(also ? " It also" : "DDP") +
+      " broadcasts the buffers of the model before the forward pass, which "
+      "takes " +
+      TimesInWords(buffers) + " per step.";
+  if (!also) finding.where = "aten::flatten_dense_tensors";
+  finding.assumption += separator + "no buffers are broadcast";
+  finding.fix_cpp += separator + "do not broadcast buffers in each step";
+  finding.fix_python +=
+      separator +
+      "DistributedDataParallel(model, broadcast_buffers=False), if the "
+      "statistics of BatchNorm may differ by rank until the model is saved";
+  finding.wrong_if +=
+      separator + "the forward pass needs the same buffers on all ranks";
+  AddExamples(buffers, "the broadcast of buffers", finding);
+}
+
 Verdict CheckExtraCopies(const AnalysisContext& m) {
-  std::vector<HostSpan> spans = SpansNamed(m, "copy_bucket_to_grad");
-  const std::vector<HostSpan> buffers = BufferBroadcasts(m);
-  if (spans.empty() && buffers.empty()) return Clean();
-  const size_t copies = spans.size();
-  const double copies_host = HostNsPerStep(m, spans);
-  const double copies_device = DeviceNsPerStep(m, LaunchedIn(m, spans));
-  spans.insert(spans.end(), buffers.begin(), buffers.end());
+  const ExtraCopies copies =
+      MeasureCopies(m, SpansNamed(m, "copy_bucket_to_grad"));
+  const ExtraCopies buffers = MeasureCopies(m, BufferBroadcasts(m));
+  if (copies.spans.empty() && buffers.spans.empty()) return Clean();
+  std::vector<HostSpan> spans = copies.spans;
+  spans.insert(spans.end(), buffers.spans.begin(), buffers.spans.end());
   std::ranges::stable_sort(
       spans, {}, [](const HostSpan& one) { return one.span.begin_ns; });
-  const std::vector<ActivityRef> work = LaunchedIn(m, spans);
-  const double host = HostNsPerStep(m, spans);
-  const double device = DeviceNsPerStep(m, work);
-  if ((host + device) * 1e-6 < MinReportableGainMs(m)) return Clean();
+  const ExtraCopies all = MeasureCopies(m, std::move(spans));
+  if ((all.host_ns + all.device_ns) * 1e-6 < MinReportableGainMs(m)) {
+    return Clean();
+  }
   Finding finding;
   finding.confidence = Confidence::kProven;
-  if (copies > 0) {
-    finding.evidence =
-        "DDP copies every gradient back from its bucket: " +
-        Count(std::llround(static_cast<double>(copies) / m.steps.steady.size()),
-              "copy", "copies") +
-        " per step take " + Milliseconds(copies_host * 1e-6) +
-        " of host time and " + Milliseconds(copies_device * 1e-6) +
-        " of device time.";
-    finding.assumption =
-        "gradients become views of the buckets; the multiplication that "
-        "averages them remains";
-    finding.fix_cpp =
-        "make the gradients views of the flat buckets instead of copies";
-    finding.fix_python =
-        "DistributedDataParallel(model, gradient_as_bucket_view=True)";
-    finding.wrong_if = "the program detaches or replaces .grad between steps";
-  }
-  if (!buffers.empty()) {
-    finding.evidence +=
-        std::string(copies > 0 ? " It also" : "DDP") +
-        " broadcasts the buffers of the model before the forward pass, which "
-        "takes " +
-        Milliseconds((host - copies_host) * 1e-6) + " of host time and " +
-        Milliseconds((device - copies_device) * 1e-6) +
-        " of device time per step.";
-    const std::string also = copies > 0 ? "; " : "";
-    finding.assumption += also + "no buffers are broadcast";
-    finding.fix_cpp += also + "do not broadcast buffers in each step";
-    finding.fix_python +=
-        also +
-        "DistributedDataParallel(model, broadcast_buffers=False), if the "
-        "statistics of BatchNorm may differ by rank until the model is saved";
-    finding.wrong_if +=
-        also + "the forward pass needs the same buffers on all ranks";
-  }
-  for (size_t i = 0; i < std::min<size_t>(3, spans.size()); ++i) {
-    finding.examples.push_back(
-        {-1, spans[i].span.begin_ns, spans[i].span.end_ns,
-         copies > 0 ? "copy_bucket_to_grad" : "the broadcast of buffers"});
-  }
-  finding.where = copies > 0
-                      ? "torch.distributed.ddp.reducer::copy_bucket_to_grad"
-                      : "aten::flatten_dense_tensors";
+  if (!copies.spans.empty()) SayCopies(m, copies, finding);
+  if (!buffers.spans.empty()) SayBuffers(buffers, finding);
   // The bound adds both times. The replay tells which of them delays the step.
-  return Fire(std::move(finding), Without(spans, work), host + device);
+  return Fire(std::move(finding), Without(all.spans, all.work),
+              all.host_ns + all.device_ns);
 }
 
 // --- unread-gradients

@@ -41,6 +41,20 @@ struct Preparation {
   std::vector<std::pair<NameId, RowId>> key = {};  // names and arguments of ops
 };
 
+using Key = std::pair<size_t, std::vector<std::pair<NameId, RowId>>>;
+
+// Returns the preparations that `at` finds in the forward pass, those of equal
+// ops in one step together.
+template <typename At>
+std::map<Key, std::vector<Preparation>> GroupAlike(const AnalysisContext& m,
+                                                   At at) {
+  std::map<Key, std::vector<Preparation>> alike;
+  for (Preparation& one : FindAtOps(m.forward, at)) {
+    alike[{one.step, one.key}].push_back(std::move(one));
+  }
+  return alike;
+}
+
 class Finder {
  public:
   explicit Finder(const AnalysisContext& context) : m_(context) {}
@@ -48,14 +62,8 @@ class Finder {
   // Returns groups of preparations in one step that differ only in the
   // features.
   std::vector<std::vector<Preparation>> Find() const {
-    using Key = std::pair<size_t, std::vector<std::pair<NameId, RowId>>>;
-    std::map<Key, std::vector<Preparation>> alike;
-    for (Preparation& one :
-         FindAtOps(m_.forward, [&](std::span<const RowId> ops, size_t i) {
-           return At(ops, i);
-         })) {
-      alike[{one.step, one.key}].push_back(std::move(one));
-    }
+    auto alike = GroupAlike(
+        m_, [&](std::span<const RowId> ops, size_t i) { return At(ops, i); });
     std::vector<std::vector<Preparation>> found;
     for (auto& [key, all] : alike) {
       std::set<Dims> features;
@@ -128,14 +136,8 @@ class EdgeFinder {
   explicit EdgeFinder(const AnalysisContext& context) : m_(context) {}
 
   std::vector<std::vector<Preparation>> Find() const {
-    using Key = std::pair<size_t, std::vector<std::pair<NameId, RowId>>>;
-    std::map<Key, std::vector<Preparation>> alike;
-    for (Preparation& one :
-         FindAtOps(m_.forward, [&](std::span<const RowId> ops, size_t i) {
-           return At(ops, i);
-         })) {
-      alike[{one.step, one.key}].push_back(std::move(one));
-    }
+    auto alike = GroupAlike(
+        m_, [&](std::span<const RowId> ops, size_t i) { return At(ops, i); });
     std::vector<std::vector<Preparation>> found;
     for (auto& [key, all] : alike) {
       if (all.size() < 2) continue;
@@ -149,7 +151,7 @@ class EdgeFinder {
   // Returns the preparation around a power of the counts, at `i`. `key` holds
   // what follows the counting, because other ops may come before it.
   std::optional<Preparation> At(std::span<const RowId> ops, size_t i) const {
-    if (!IsAnyOf(PlainNameOf(m_.trace, ops[i]), {"pow", "pow_", "rsqrt"}) ||
+    if (!IsAnyOf(PlainNameOf(m_.trace, ops[i]), {"pow", "rsqrt"}) ||
         DimsOf(m_.trace, ops[i], 0).size() != 1 || !HasNoGradient(ops[i])) {
       return {};
     }
@@ -176,8 +178,7 @@ class EdgeFinder {
 
   bool Counts(RowId row) const {
     return IsAnyOf(PlainNameOf(m_.trace, row),
-                   {"scatter_add", "scatter_add_", "index_add", "index_add_",
-                    "scatter_reduce", "scatter_reduce_", "bincount"});
+                   {"scatter_add", "index_add", "scatter_reduce", "bincount"});
   }
 
   bool HasNoGradient(RowId row) const {
@@ -208,26 +209,40 @@ class EdgeFinder {
   const AnalysisContext& m_;
 };
 
-Verdict CheckEdges(const AnalysisContext& m) {
-  const std::vector<std::vector<Preparation>> found = EdgeFinder(m).Find();
-  std::set<size_t> steps;
-  std::vector<ShortenedOp> ops;
-  double calls = 0;
-  const Preparation* longest = nullptr;
+// All preparations that recur, in all steady steps.
+struct Repeated {
+  std::set<size_t> steps = {};
+  std::vector<ShortenedOp> ops = {};  // removed
+  double calls = 0, code_ns = 0;
+  const Preparation* longest = nullptr;  // the one with the most ops
+};
+
+Repeated SumUp(const std::vector<std::vector<Preparation>>& found) {
+  Repeated sum;
   for (const std::vector<Preparation>& all : found) {
-    steps.insert(all.front().step);
-    calls += static_cast<double>(all.size());
+    sum.steps.insert(all.front().step);
+    sum.calls += static_cast<double>(all.size());
     for (const Preparation& one : all) {
-      for (RowId row : one.ops) ops.push_back({row, 0});
-      if (!longest || one.ops.size() > longest->ops.size()) longest = &one;
+      sum.code_ns += one.code_ns;
+      for (RowId row : one.ops) sum.ops.push_back({row, 0});
+      if (!sum.longest || one.ops.size() > sum.longest->ops.size()) {
+        sum.longest = &one;
+      }
     }
   }
+  return sum;
+}
+
+Verdict CheckEdges(const AnalysisContext& m) {
+  const std::vector<std::vector<Preparation>> found = EdgeFinder(m).Find();
+  Repeated sum = SumUp(found);
+  const Preparation* longest = sum.longest;
   if (!longest || longest->ops.empty() ||
-      !AreMostSteps(m.steps, steps.size())) {
+      !AreMostSteps(m.steps, sum.steps.size())) {
     return Clean();
   }
   const double count = static_cast<double>(m.steps.steady.size());
-  const ShortenedOps all = ShortenOps(m, std::move(ops), kChange);
+  const ShortenedOps all = ShortenOps(m, std::move(sum.ops), kChange);
   Finding finding = FindingAbout(m, longest->ops.front(), longest->ops.back(),
                                  "the normalisation of a graph's edges");
   finding.evidence =
@@ -235,7 +250,7 @@ Verdict CheckEdges(const AnalysisContext& m) {
       Count(DimsOf(m.trace, longest->product, 0).front(), "node") +
       " are normalised by the same " +
       Count(static_cast<int64_t>(longest->ops.size()), "op") + " " +
-      MeanCount(calls / count, "time") +
+      MeanCount(sum.calls / count, "time") +
       " per step, with equal arguments and without gradients. This takes " +
       Milliseconds(all.ns * 1e-6) + " per step.";
   finding.assumption =
@@ -255,23 +270,14 @@ Verdict CheckEdges(const AnalysisContext& m) {
 
 Verdict CheckRenormalisedAdjacency(const AnalysisContext& m) {
   const std::vector<std::vector<Preparation>> found = Finder(m).Find();
-  std::set<size_t> steps;
-  std::vector<ShortenedOp> ops;
-  double calls = 0, code_ns = 0;
-  const Preparation* longest = nullptr;
-  for (const std::vector<Preparation>& all : found) {
-    steps.insert(all.front().step);
-    calls += static_cast<double>(all.size());
-    for (const Preparation& one : all) {
-      code_ns += one.code_ns;
-      for (RowId row : one.ops) ops.push_back({row, 0});
-      if (!longest || one.ops.size() > longest->ops.size()) longest = &one;
-    }
+  Repeated sum = SumUp(found);
+  const Preparation* longest = sum.longest;
+  if (!longest || !AreMostSteps(m.steps, sum.steps.size())) {
+    return CheckEdges(m);
   }
-  if (!longest || !AreMostSteps(m.steps, steps.size())) return CheckEdges(m);
   const double count = static_cast<double>(m.steps.steady.size());
-  const ShortenedOps all = ShortenOps(m, std::move(ops), kChange);
-  const double host_ns = m.has_gpu ? 0 : code_ns / count;
+  const ShortenedOps all = ShortenOps(m, std::move(sum.ops), kChange);
+  const double host_ns = m.has_gpu ? 0 : sum.code_ns / count;
   std::string chain;
   for (RowId row : longest->ops) {
     chain +=
@@ -282,7 +288,7 @@ Verdict CheckRenormalisedAdjacency(const AnalysisContext& m) {
   finding.evidence =
       "A matrix of " + InBrackets(DimsOf(m.trace, longest->product, 0)) +
       " is prepared by the same ops (" + chain + ") " +
-      MeanCount(calls / count, "time") +
+      MeanCount(sum.calls / count, "time") +
       " per step, without gradients, each time right before a product with "
       "other features. This takes " +
       Milliseconds(all.ns * 1e-6) + " per step.";

@@ -9,11 +9,11 @@
 #include <span>
 #include <string>
 #include <string_view>
-#include <unordered_map>
 #include <vector>
 
 #include "context/rule.h"
 #include "evidence/call_site.h"
+#include "evidence/kernel_evidence.h"
 #include "evidence/program/merged_calls.h"
 #include "evidence/program/shortened_ops.h"
 #include "evidence/program/written_attention.h"
@@ -50,23 +50,15 @@ double ProductsLeft(const AnalysisContext& m, const WrittenAttention& one) {
 // limits them; a fused kernel keeps them on the chip.
 class FlashProducts {
  public:
-  explicit FlashProducts(const AnalysisContext& context) : m_(context) {
-    for (const KernelUse& use : m_.kernels.uses) {
-      const RowId op = m_.trace.kernels()[use.kernel].op;
-      if (op != kNone) device_ns_[op] += use.ns;
-    }
-  }
+  explicit FlashProducts(const AnalysisContext& context)
+      : m_(context), device_ns_(DeviceNsByOp(context)) {}
 
   // Returns the share for the product `row`, of which a fused kernel computes
   // the share `computed`.
   double Left(RowId row, double computed) const {
     const OpCost cost = CostOf(m_.trace, row);
     const DevicePeaks& peaks = m_.kernels.peaks;
-    double recorded_ns = 0;
-    for (RowId at : m_.tree.inside(row)) {
-      const auto known = device_ns_.find(at);
-      if (known != device_ns_.end()) recorded_ns += known->second;
-    }
+    const double recorded_ns = DeviceNsInside(m_, device_ns_, row);
     if (!m_.has_gpu || !peaks.exact || peaks.fp16 <= 0 || cost.flops <= 0 ||
         !Is16Bit(cost.precision) || recorded_ns <= 0) {
       return computed;
@@ -85,7 +77,7 @@ class FlashProducts {
   static constexpr int kHopper = 9;
 
   const AnalysisContext& m_;
-  std::unordered_map<RowId, double> device_ns_;  // by op, in all steps
+  const std::vector<double> device_ns_;  // by op
 };
 
 // False if scaled_dot_product_attention would run the same separate ops: its

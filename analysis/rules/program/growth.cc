@@ -17,6 +17,7 @@
 #include "context/noise.h"
 #include "context/rule.h"
 #include "evidence/call_site.h"
+#include "evidence/kernel_evidence.h"
 #include "evidence/program/op_loops.h"
 #include "evidence/program/op_shapes.h"
 #include "ops/intervals.h"
@@ -60,11 +61,7 @@ struct Chain {
 class Finder {
  public:
   explicit Finder(const AnalysisContext& context) : m_(context) {
-    if (m_.has_gpu) device_.resize(m_.trace.ops().size());
-    for (const KernelUse& use : m_.kernels.uses) {
-      const RowId op = m_.trace.kernels()[use.kernel].op;
-      if (op != kNone && m_.has_gpu) device_[op] += use.ns;
-    }
+    if (m_.has_gpu) device_ = DeviceNsByOp(m_);
     const std::vector<Span> updates = Merge(m_.parts.optimizer.spans);
     for (RowId row : m_.tree.of_thread(m_.steps.thread)) {
       const Op& op = m_.trace.ops()[row];
@@ -353,7 +350,7 @@ class Finder {
     const Op& op = m_.trace.ops()[row];
     double ns = 0;
     if (m_.has_gpu) {
-      ns = DeviceNs(row);
+      ns = DeviceNsInside(m_, device_, row);
     } else {
       const auto later = m_.tree.of_thread(op.thread, {op.end_ns, INT64_MAX});
       ns = static_cast<double>(
@@ -363,16 +360,10 @@ class Finder {
     for (RowId node : m_.backward.Of(op)) {
       const Op& backward = m_.trace.ops()[node];
       ns += m_.has_gpu
-                ? DeviceNs(node)
+                ? DeviceNsInside(m_, device_, node)
                 : static_cast<double>(backward.end_ns - backward.begin_ns);
       trains = true;
     }
-    return ns;
-  }
-
-  double DeviceNs(RowId row) const {
-    double ns = 0;
-    for (RowId at : m_.tree.inside(row)) ns += device_[at];
     return ns;
   }
 

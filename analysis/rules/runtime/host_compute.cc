@@ -14,6 +14,7 @@
 
 #include "context/noise.h"
 #include "context/rule.h"
+#include "device/gaps.h"
 #include "evidence/call_site.h"
 #include "evidence/host_spans.h"
 #include "evidence/optimizer_work.h"
@@ -66,8 +67,8 @@ class Finder {
   explicit Finder(const AnalysisContext& context)
       : m_(context),
         loads_(LoaderSpans(m_.trace, m_.steps.thread)),
-        calls_device_(m_.trace.ops().size()) {
-    for (const Gap& gap : m_.waits.idle) idle_.push_back(gap.idle);
+        calls_device_(m_.trace.ops().size()),
+        idle_(IdleSpans(m_.waits.idle)) {
     for (const RuntimeCall& call : m_.trace.runtime_calls()) {
       for (RowId op = call.op; op != kNone && !calls_device_[op];
            op = m_.trace.ops()[op].parent) {
