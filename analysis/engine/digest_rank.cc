@@ -106,6 +106,9 @@ RankDigest DigestRank(const Trace& trace, PageDetails* details) {
   DigestCollectives(context, digest);
   digest.sm_clock_mhz = ClockMhz(context);
   digest.kernels = KernelsPerStep(context);
+  if (context.steps.windows.size() == 1) {
+    digest.only_step_begin_ns = context.steps.windows[0].host.begin_ns;
+  }
   digest.host_ms = HostMs(context);
   digest.noise_ms = NoiseOfMeanMs(context.stats);
   // The replay may cover only a part of the steps, and the mean host time of

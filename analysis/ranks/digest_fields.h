@@ -50,6 +50,7 @@ struct DigestMessage {
   double host_noise_ms = 0;
   double sm_clock_mhz = 0;
   double kernels = 0;
+  int64_t only_step_begin_ns = 0;
 };
 
 // The outermost message.
@@ -343,6 +344,7 @@ void Visit(Visitor& field, Self& of) {
   field(7, of.groups);
   field(8, of.sm_clock_mhz);
   field(9, of.kernels);
+  field(10, of.only_step_begin_ns);
 }
 
 }  // namespace stepscope

@@ -322,6 +322,7 @@ absl::StatusOr<RankDigest> ParseDigest(std::string_view bytes) {
   digest.groups = std::move(message.groups);
   digest.sm_clock_mhz = message.sm_clock_mhz;
   digest.kernels = message.kernels;
+  digest.only_step_begin_ns = message.only_step_begin_ns;
   return digest;
 }
 

@@ -257,6 +257,54 @@ double ImbalanceMs(const std::vector<RankDigest>& ranks,
          static_cast<double>(steps);
 }
 
+// Fills in how much of the waits is due to the starts of the only recorded
+// step. Such waits are at each rank's first collective, as the ranks leave it
+// together. `order` lists the collectives in order of time.
+void MeasureStarts(const std::vector<RankDigest>& ranks,
+                   const std::vector<MatchedCollective>& matched,
+                   const std::vector<size_t>& order,
+                   const std::vector<double>& offsets,
+                   RankComparison& comparison) {
+  if (std::ranges::any_of(ranks, [](const RankDigest& rank) {
+        return rank.only_step_begin_ns == 0;
+      })) {
+    return;
+  }
+  const auto at = [&](size_t r, int64_t ns) {
+    return static_cast<double>(ns - ranks[0].only_step_begin_ns) - offsets[r];
+  };
+  std::vector<double> starts;
+  for (size_t r = 0; r < ranks.size(); ++r) {
+    starts.push_back(at(r, ranks[r].only_step_begin_ns));
+  }
+  const auto [first, last] = std::ranges::minmax(starts);
+  comparison.starts_apart_ms = (last - first) * 1e-6;
+  std::vector<bool> met(ranks.size());
+  double sum = 0;
+  for (const size_t m : order) {
+    bool is_first = true;
+    double arrival = -std::numeric_limits<double>::infinity();
+    double longest = arrival;  // from a rank's start to its arrival
+    for (const auto& [r, i] : matched[m].members) {
+      is_first &= !met[r];
+      met[r] = true;
+      const double begin = at(r, ranks[r].collectives[i].begin_ns);
+      arrival = std::max(arrival, begin);
+      longest = std::max(longest, begin - starts[r]);
+    }
+    if (!is_first) continue;
+    for (const auto& [r, i] : matched[m].members) {
+      const RankCollective& one = ranks[r].collectives[i];
+      const double begin = at(r, one.begin_ns);
+      const double wait =
+          std::min(arrival - begin, static_cast<double>(one.exposed_ns));
+      sum += std::max(0.0, wait - (longest - (begin - starts[r])));
+    }
+  }
+  comparison.start_wait_ms = std::min(
+      sum * 1e-6 / static_cast<double>(ranks.size()), comparison.waiting_ms);
+}
+
 }  // namespace
 
 RankComparison CompareRanks(const std::vector<RankDigest>& ranks) {
@@ -291,7 +339,8 @@ RankComparison CompareRanks(const std::vector<RankDigest>& ranks) {
                                       kTogetherResiduals * residual_ns);
   WaitCounter counter(ranks, offsets, together_ns, comparison);
   std::map<int64_t, double> waits;  // by step, mean over the ranks
-  for (const size_t m : InOrderOfTime(ranks, matched, offsets)) {
+  const std::vector<size_t> order = InOrderOfTime(ranks, matched, offsets);
+  for (const size_t m : order) {
     waits[matched[m].step] +=
         counter.Add(matched[m]) / static_cast<double>(ranks.size());
   }
@@ -309,6 +358,7 @@ RankComparison CompareRanks(const std::vector<RankDigest>& ranks) {
     comparison.waiting_ms += row.waiting_ms / comparison.rows.size();
   }
   comparison.imbalance_ms = ImbalanceMs(ranks, matched, comparison.steps);
+  MeasureStarts(ranks, matched, order, offsets, comparison);
   ListWaits(counter.pairs(), comparison);
   std::ranges::sort(comparison.rows, {}, &RankRow::rank);
   counter.ListGroups();

@@ -190,6 +190,7 @@ std::string SerializeDigest(const RankDigest& digest) {
       .host_noise_ms = digest.host_noise_ms,
       .sm_clock_mhz = digest.sm_clock_mhz,
       .kernels = digest.kernels,
+      .only_step_begin_ns = digest.only_step_begin_ns,
   });
   envelope.hash = FnvHash(envelope.rank);
   return BytesOf(envelope);

@@ -351,6 +351,8 @@ void WriteRanks(const RankComparison& ranks, JsonText& json) {
   json.Field("waiting_ms", ranks.waiting_ms);
   json.Field("waiting_noise_ms", ranks.waiting_noise_ms);
   json.Field("imbalance_ms", ranks.imbalance_ms);
+  json.Field("start_wait_ms", ranks.start_wait_ms);
+  json.Field("starts_apart_ms", ranks.starts_apart_ms);
   json.Key("rows");
   json.Open('[');
   for (const RankRow& row : ranks.rows) {

@@ -351,13 +351,24 @@ bool OnlyDrifted(const RankComparison& ranks) {
   return ranks.waiting_ms <= std::min(drift_ms, kMostDrift * ranks.step_ms);
 }
 
+// Adds that the ranks did not begin the only recorded step together.
+std::string StartsInWords(const RankComparison& ranks) {
+  if (ranks.start_wait_ms < kLateShare * ranks.step_ms) return "";
+  return " They begin the only recorded step up to " +
+         Milliseconds(ranks.starts_apart_ms) + " apart. Another " +
+         Milliseconds(ranks.start_wait_ms) +
+         " of waiting come from that alone and are not counted: ranks that end "
+         "a step together begin the next one together. Record several steps.";
+}
+
 Verdict CheckImbalance(const RankComparison& ranks) {
+  const double waiting_ms = ranks.waiting_ms - ranks.start_wait_ms;
   if (Straggler(ranks) != nullptr || !CheckHosts(ranks).found.empty() ||
       OnlyDrifted(ranks) ||
-      ranks.waiting_ms -
+      waiting_ms -
               std::min(ranks.waiting_noise_ms, kMostNoise * ranks.step_ms) <
           kWaitShare * ranks.step_ms ||
-      ranks.waiting_ms * 1e3 < kResiduals * ranks.clock_residual_us) {
+      waiting_ms * 1e3 < kResiduals * ranks.clock_residual_us) {
     return Clean();
   }
   const auto by_wait = [](const RankRow& row) { return row.waiting_ms; };
@@ -377,15 +388,15 @@ Verdict CheckImbalance(const RankComparison& ranks) {
   }
   Finding finding;
   finding.confidence = Confidence::kStrong;
-  finding.evidence = "Ranks wait " + Milliseconds(ranks.waiting_ms) +
-                     " per step (" + Percent(ranks.waiting_ms / ranks.step_ms) +
-                     ") for the last rank to arrive at collectives: from " +
-                     Milliseconds(least->waiting_ms) + " (rank " +
-                     std::to_string(least->rank) + ") to " +
-                     Milliseconds(most->waiting_ms) + " (rank " +
-                     std::to_string(most->rank) + "). Most often last, of " +
-                     Count(ranks.skewed, "collective") +
-                     " with skewed arrivals: " + last + Clocks(ranks) + ".";
+  finding.evidence =
+      "Ranks wait " + Milliseconds(waiting_ms) + " per step (" +
+      Percent(waiting_ms / ranks.step_ms) +
+      ") for the last rank to arrive at collectives: from " +
+      Milliseconds(least->waiting_ms) + " (rank " +
+      std::to_string(least->rank) + ") to " + Milliseconds(most->waiting_ms) +
+      " (rank " + std::to_string(most->rank) + "). Most often last, of " +
+      Count(ranks.skewed, "collective") + " with skewed arrivals: " + last +
+      Clocks(ranks) + "." + StartsInWords(ranks);
   const RankRow& late = MostWaitedFor(ranks);
   if (const auto [cause, more] = CauseOf(ranks, late); !cause.empty()) {
     finding.evidence +=
@@ -409,8 +420,10 @@ Verdict CheckImbalance(const RankComparison& ranks) {
   finding.wrong_if =
       "one rank is last at nearly all collectives of a longer recording: then "
       "that rank is slow";
-  return FireBound(std::move(finding),
-                   std::max(ranks.waiting_ms, ranks.imbalance_ms) * 1e6);
+  return FireBound(
+      std::move(finding),
+      (std::max(ranks.waiting_ms, ranks.imbalance_ms) - ranks.start_wait_ms) *
+          1e6);
 }
 
 constexpr Rule kRules[] = {

@@ -1,5 +1,6 @@
 // Tests runs of several ranks as event lists: steps of 100 ms with two
 // all-reduces, which end on all ranks 0.5 ms after the last rank arrives.
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <stepscope/analysis.h>
 #include <stepscope/ranks.h>
@@ -20,6 +21,8 @@
 namespace stepscope::ranks_test {
 namespace {
 
+using testing::HasSubstr;
+
 constexpr int kSteps = 6;
 constexpr int64_t kMoveNs = 500'000;
 
@@ -35,6 +38,9 @@ struct Job {
   int64_t longer_ns = 10'000'000;  // by this time
   int skip_first_of_rank = -1;  // a rank whose recording misses one collective
   bool covered = false;         // all collectives overlap with computation
+  int steps = kSteps;
+  // Start of a step, from where it would be.
+  std::function<int64_t(int rank)> start = [](int) { return 0; };
 };
 
 std::string Span(int64_t begin, int64_t end) {
@@ -55,9 +61,9 @@ Trace RankTrace(const Job& job, int rank) {
             " correlation=" + std::to_string(correlation) + " " + name + "\n";
     ++correlation;
   };
-  for (int step = 0; step < kSteps; ++step) {
+  for (int step = 0; step < job.steps; ++step) {
     const int64_t base = shift + step * 100'000'000;
-    text += "step " + Span(base, base + 100'000'000) +
+    text += "step " + Span(base + job.start(rank), base + 100'000'000) +
             " thread=0 number=" + std::to_string(step) + "\n";
     if (rank == 3 && job.loader_of_rank_3_ns > 0) {
       text += "range " + Span(base, base + job.loader_of_rank_3_ns) +
@@ -196,6 +202,40 @@ TEST(RanksTest, CallsItImbalanceWhereTheLateRankChanges) {
   EXPECT_EQ(std::ranges::count(report.superseded,
                                "exposed-collective (by imbalanced-load)"),
             1);
+}
+
+TEST(RanksTest, WaitsForLateStartsOfASingleStepAreNoImbalance) {
+  Job job;
+  job.start = [](int rank) { return rank * 2'000'000; };
+  // Ranks that start late are late at the first collective. The second one is
+  // their own.
+  job.late = [](int rank, int, int collective) {
+    return collective == 0 ? rank * 2'000'000 : (7 - rank) * 3'000'000;
+  };
+  const Report several = Of(job);
+  EXPECT_EQ(several.ranks.start_wait_ms, 0);
+  EXPECT_NEAR(several.ranks.waiting_ms, 7 + 10.5, 0.1);
+  job.steps = 1;
+  const Report report = Of(job);
+  EXPECT_NEAR(report.ranks.starts_apart_ms, 14, 0.1);
+  EXPECT_NEAR(report.ranks.start_wait_ms, 7, 0.1);
+  const Finding* finding = Find(report, "imbalanced-load");
+  ASSERT_NE(finding, nullptr);
+  EXPECT_NEAR(finding->gain.expected_ms, 10.5, 0.1);
+  EXPECT_THAT(finding->evidence, HasSubstr("14.0 ms apart"));
+}
+
+TEST(RanksTest, LateWorkInASingleStepIsImbalance) {
+  Job job;
+  job.steps = 1;
+  job.late = [](int rank, int, int collective) {
+    return collective == 0 ? rank * 2'000'000 : (7 - rank) * 3'000'000;
+  };
+  const Report report = Of(job);
+  EXPECT_EQ(report.ranks.start_wait_ms, 0);
+  const Finding* finding = Find(report, "imbalanced-load");
+  ASSERT_NE(finding, nullptr);
+  EXPECT_NEAR(finding->gain.expected_ms, 17.5, 0.1);
 }
 
 TEST(RanksTest, ImbalanceBeginsAtThreePerCentOfTheStep) {

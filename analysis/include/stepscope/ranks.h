@@ -80,6 +80,9 @@ struct RankDigest {
   double host_noise_ms = 0;
   double sm_clock_mhz = -1;  // mean of the samples of its device; -1 unknown
   double kernels = 0;        // per steady step, without collectives
+  // Start of the only recorded step on this rank's clock; 0 unless there is
+  // exactly one step.
+  int64_t only_step_begin_ns = 0;
 };
 
 struct PageDetails;

@@ -356,6 +356,11 @@ struct RankComparison {
   // Exposed time beyond that of the rank that exposes least, mean over the
   // ranks.
   double imbalance_ms = 0;
+  // Only if a single step was recorded: the part of waiting_ms that passes only
+  // because the ranks begin that step at different times. They end it together,
+  // so they would also begin the next step together.
+  double start_wait_ms = 0;
+  double starts_apart_ms = 0;  // from the first rank to begin to the last
   int64_t steps = 0;  // steps compared
   // Steps in which input shapes differ between ranks; -1 if shapes were not
   // recorded.

@@ -292,6 +292,8 @@ class Ranks:
     waiting_ms: float = 0
     waiting_noise_ms: float = 0
     imbalance_ms: float = 0
+    start_wait_ms: float = 0
+    starts_apart_ms: float = 0
     rows: tuple[RankRow, ...] = ()
     groups: tuple[RankGroup, ...] = ()
     machines: tuple[Machine, ...] = ()
