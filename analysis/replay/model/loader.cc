@@ -34,9 +34,10 @@ const Loader* FeedingLoader(const Trace& trace) {
   return known == loaders.end() ? nullptr : &*known;
 }
 
-// True if, for at least two thirds of all series of `row` consecutive waits,
-// the waits of the series together are long.
-bool RowsWait(const std::vector<double>& waits, size_t row, double batch_ns) {
+// True if, for at least the share `least` of all series of `row` consecutive
+// waits, the waits of the series together are long.
+bool RowsWait(const std::vector<double>& waits, size_t row, double batch_ns,
+              double least) {
   size_t late = 0;
   const size_t rows = waits.size() - row + 1;
   for (size_t i = 0; i < rows; ++i) {
@@ -44,24 +45,28 @@ bool RowsWait(const std::vector<double>& waits, size_t row, double batch_ns) {
     for (size_t k = i; k < i + row; ++k) sum += waits[k];
     late += sum >= kLateFrac * batch_ns * static_cast<double>(row);
   }
-  return static_cast<double>(late) >= kMostSteps * static_cast<double>(rows);
+  return static_cast<double>(late) >= least * static_cast<double>(rows);
 }
 
 // Returns 0 unless the loop waits for batches throughout. n workers that start
 // together finish together, and then the loop waits only for every n-th batch.
 // So n consecutive waits are judged together, and n is returned. If the number
 // of workers is unknown, tries lengths that are short enough that one long wait
-// is in only a few of the series.
+// is in only a few of the series. Then tries those up to half of all waits,
+// where all series must wait: one long wait is never in all of them.
 size_t WaitsThroughout(const std::vector<double>& waits, int workers,
                        double batch_ns) {
   if (IsHandOver(waits)) return 0;
   if (workers > 0) {
     const auto row = static_cast<size_t>(workers);
-    return waits.size() >= 2 * row && RowsWait(waits, row, batch_ns) ? row : 0;
+    return waits.size() >= 2 * row && RowsWait(waits, row, batch_ns, kMostSteps)
+               ? row
+               : 0;
   }
-  const size_t longest = std::clamp<size_t>(waits.size() / 4, 1, kLongestRow);
-  for (size_t row = 1; row <= longest; ++row) {
-    if (RowsWait(waits, row, batch_ns)) return row;
+  const size_t half = std::min(waits.size() / 2, kLongestRow);
+  for (size_t row = 1; row <= std::max<size_t>(half, 1); ++row) {
+    const bool is_short = row <= std::max<size_t>(waits.size() / 4, 1);
+    if (RowsWait(waits, row, batch_ns, is_short ? kMostSteps : 1)) return row;
   }
   return 0;
 }

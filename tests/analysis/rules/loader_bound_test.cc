@@ -56,6 +56,26 @@ TEST(LoaderBoundTest, IgnoresWaitsBelowOneTwentieth) {
   EXPECT_TRUE(IsClean(with_wait(5'000'000), "sync-data-loading"));
 }
 
+// Two workers that finish together deliver two batches every 600 ms. Their
+// number was not recorded. The steps read the loss, which keeps the GPU busy
+// for 200 ms.
+TEST(LoaderBoundTest, LateWorkersLeaveNothingToGainByReadingLater) {
+  GpuText run;
+  for (int step = 0; step < 4; ++step) {
+    run.Range(step % 2 == 1 ? 200'000 : 100,
+              "enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__",
+              "kind=loader");
+    run.Begin("op", "aten::mm");
+    run.Kernel(200'000, "gemm");
+    run.End();
+    run.Item();
+    run.EndStep();
+  }
+  const Report late = run.Analyzed();
+  EXPECT_TRUE(Promises(late, "loader-bound"));
+  EXPECT_FALSE(Promises(late, "host-sync"));
+}
+
 // Sixteen CPU steps of 100 ms with four workers and a wait of `wait_ms(step)`
 // in each. `more` adds lines to a step.
 template <typename Wait, typename More>
