@@ -43,9 +43,24 @@ ReadKind KindOf(const AnalysisContext& context, const HostWait& wait) {
   return kind;
 }
 
+// True if the program computes something between two waits. Printing only
+// selects the next element.
+bool ComputesBetween(const AnalysisContext& context, const HostWait& before,
+                     const HostWait& after) {
+  const Span between{before.span.end_ns, after.span.begin_ns};
+  return std::ranges::any_of(
+      context.tree.of_thread(after.thread, between), [&](RowId row) {
+        return context.tree.computes(row) &&
+               !context.tree.traits(row).bookkeeping &&
+               !IsAnyOf(NameOf(context.trace, row),
+                        {"aten::item", "aten::_local_scalar_dense"});
+      });
+}
+
 // Marks runs of many reads close together as printing.
-void MarkPrinting(const std::vector<HostWait>& waits,
+void MarkPrinting(const AnalysisContext& context,
                   std::vector<ReadKind>& kinds) {
+  const std::vector<HostWait>& waits = context.waits.all;
   for (size_t i = 0; i < waits.size();) {
     size_t end = i + 1;
     const auto reads = [&](size_t k) {
@@ -53,7 +68,8 @@ void MarkPrinting(const std::vector<HostWait>& waits,
     };
     while (end < waits.size() && reads(i) && reads(end) &&
            waits[end].span.begin_ns - waits[end - 1].span.end_ns <
-               kPrintPauseNs) {
+               kPrintPauseNs &&
+           !ComputesBetween(context, waits[end - 1], waits[end])) {
       ++end;
     }
     if (end - i >= kPrintBurst) {
@@ -70,7 +86,13 @@ void MarkPrinting(const std::vector<HostWait>& waits,
 // a check of them for infinities.
 class ClipWaits {
  public:
-  enum class Cause : uint8_t { kNone, kClip, kScaler };
+  // kClipOfScaled: clipping, or the scaler's check if it is the last read
+  // before the optimizer.
+  enum class Cause : uint8_t { kNone, kClip, kScaler, kClipOfScaled };
+  struct Read {
+    Cause cause = Cause::kNone;
+    int64_t since = 0;  // end of the backward pass before it
+  };
 
   explicit ClipWaits(const AnalysisContext& context)
       : context_(context), norms_(0) {
@@ -94,22 +116,22 @@ class ClipWaits {
 
   // Returns whether the wait is due to clipping or the scaler, or neither. Adds
   // the norm ops before the wait to norms().
-  Cause Of(const HostWait& wait) {
+  Read Of(const HostWait& wait) {
     if (wait.kind != WaitKind::kToHost || wait.op == kNone ||
         !IsAnyOf(
             NameOf(context_.trace, wait.op),
             {"aten::_local_scalar_dense", "aten::item", "aten::is_nonzero"})) {
-      return Cause::kNone;
+      return {};
     }
     const auto after = std::ranges::upper_bound(backward_, wait.span.begin_ns,
                                                 {}, &Span::begin_ns);
-    if (after == backward_.begin()) return Cause::kNone;
+    if (after == backward_.begin()) return {};
     const int64_t since = std::prev(after)->end_ns;
     const auto step = std::ranges::upper_bound(optimizers_, since);
     if (step != optimizers_.end() && *step < wait.span.begin_ns) {
-      return Cause::kNone;  // after the update: the program reads a metric
+      return {};  // after the update: the program reads a metric
     }
-    return CauseSince(wait, since);
+    return {CauseSince(wait, since), since};
   }
   int64_t norms() const { return norms_; }
 
@@ -128,7 +150,8 @@ class ClipWaits {
       if (context_.trace.ops()[row].begin_ns < since) break;
       const std::string_view name = NameOf(context_.trace, row);
       if (name == "aten::_amp_foreach_non_finite_check_and_unscale_") {
-        return Cause::kScaler;
+        norms_ += norms;
+        return norms > 0 ? Cause::kClipOfScaled : Cause::kScaler;
       }
       if (IsAnyOf(name, {"aten::_foreach_norm", "aten::linalg_vector_norm",
                          "aten::norm"})) {
@@ -162,18 +185,30 @@ std::vector<ReadKind> ReadKinds(const AnalysisContext& context) {
   std::vector<ReadKind> kinds;
   for (const HostWait& wait : context.waits.all)
     kinds.push_back(KindOf(context, wait));
-  MarkPrinting(context.waits.all, kinds);
+  MarkPrinting(context, kinds);
   return kinds;
 }
 
 Clipping FindClipping(const AnalysisContext& context) {
   Clipping clipping;
   ClipWaits finder(context);
+  std::vector<ClipWaits::Read> reads;
   for (const HostWait& wait : context.waits.all) {
-    const ClipWaits::Cause cause = finder.Of(wait);
-    clipping.is_clip.push_back(cause != ClipWaits::Cause::kNone);
-    clipping.scaler |= cause == ClipWaits::Cause::kScaler;
+    reads.push_back(finder.Of(wait));
   }
+  size_t clips = 0, checks = 0;
+  for (size_t i = 0; i < reads.size(); ++i) {
+    ClipWaits::Cause cause = reads[i].cause;
+    clipping.is_clip.push_back(cause != ClipWaits::Cause::kNone);
+    if (cause == ClipWaits::Cause::kClipOfScaled) {
+      const bool last =
+          i + 1 == reads.size() || reads[i + 1].since != reads[i].since;
+      cause = last ? ClipWaits::Cause::kScaler : ClipWaits::Cause::kClip;
+    }
+    checks += cause == ClipWaits::Cause::kScaler;
+    clips += cause == ClipWaits::Cause::kClip;
+  }
+  clipping.scaler = checks > 0 && checks >= clips;
   clipping.norms = finder.norms();
   return clipping;
 }

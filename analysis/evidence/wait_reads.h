@@ -24,8 +24,8 @@ std::vector<ReadKind> ReadKinds(const AnalysisContext& context);
 struct Clipping {
   std::vector<bool> is_clip;  // indexed like AnalysisContext::waits.all
   int64_t norms = 0;          // norm ops before these waits
-  bool scaler = false;        // one of them belongs to the gradient scaler's
-                              // check for infinities
+  bool scaler = false;  // most of them read the gradient scaler's check for
+                        // infinities
 };
 
 // Finds the waits that read a scalar between the backward pass and the

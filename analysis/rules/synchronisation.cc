@@ -27,6 +27,8 @@ namespace {
 constexpr double kMostSteps = 0.5;      // of all steps but the last
 constexpr double kWorthSaying = 0.05;   // of the blocked time
 constexpr double kLeastIdleNs = 5'000;  // less would be printed as 0
+// Clipping reads the norm, and the gradient scaler its check.
+constexpr double kReadsOfClipping = 2;
 
 WaitFilter Only(const AnalysisContext& m, const std::vector<bool>& chosen) {
   return [&m, chosen](const HostWait& wait) {
@@ -232,6 +234,17 @@ Verdict CheckGradClipSync(const AnalysisContext& m) {
                 "found_inf on the device"
           : "clip_grad_norm_ without error_if_nonfinite, and keep the norm it "
             "returns on the GPU";
+  // Clipping and the scaler read once each.
+  if (!clipping.scaler && sums.count > kReadsOfClipping) {
+    finding.fix_cpp =
+        "at::stack the statistics of all parameters and read them once, every "
+        "N steps; to clip, " +
+        finding.fix_cpp;
+    finding.fix_python =
+        "torch.stack the statistics of all parameters and read them once, "
+        "every N steps; to clip, " +
+        finding.fix_python;
+  }
   finding.wrong_if = "the loop must skip a step as soon as it sees the norm";
   return FireForWaits(m, filter, sums, std::move(finding));
 }

@@ -353,6 +353,48 @@ TEST(GradClipSyncTest, NamesTheScaler) {
   EXPECT_NE(finding->fix_python.find("bfloat16"), std::string::npos);
 }
 
+void Unscale(GpuText& run) {
+  run.Begin("op", "aten::_amp_foreach_non_finite_check_and_unscale_");
+  run.Kernel(10, "multi_tensor_apply");
+  run.End();
+}
+
+void Norm(GpuText& run) {
+  run.Begin("op", "aten::linalg_vector_norm");
+  run.Kernel(10, "reduce");
+  run.End();
+}
+
+TEST(GradClipSyncTest, AfterClippingTheLastReadIsTheScalers) {
+  const Report report = Training([](GpuText& run) {
+    Unscale(run);
+    Norm(run);
+    run.Item();
+  });
+  const Finding* finding = Find(report, "grad-clip-sync");
+  ASSERT_NE(finding, nullptr);
+  EXPECT_NE(finding->evidence.find("scaler"), std::string::npos)
+      << finding->evidence;
+}
+
+TEST(GradClipSyncTest, ALoopThatReadsEachNormIsNotTheScaler) {
+  const Report report = Training([](GpuText& run) {
+    Unscale(run);
+    for (int parameter = 0; parameter < 30; ++parameter) {
+      Norm(run);
+      run.Item();
+    }
+    run.Item();
+  });
+  const Finding* finding = Find(report, "grad-clip-sync");
+  ASSERT_NE(finding, nullptr);
+  EXPECT_NE(
+      finding->evidence.find("31 blocking reads of the gradients' norm"),
+      std::string::npos)
+      << finding->evidence;
+  EXPECT_NE(finding->fix_python.find("torch.stack"), std::string::npos);
+}
+
 TEST(GradClipSyncTest, StaysSilentAboutPythonsDefaultClipping) {
   const Report report = Training([](GpuText& run) {
     run.Begin("op", "aten::_foreach_norm");
