@@ -26,19 +26,20 @@ bool IsApart(const StepWindow& before, const StepWindow& step) {
 
 // Returns the end of the last activity that belongs to an earlier step, or
 // host_begin_ns if there is none. The recording may start while the device
-// still works on the step before the first recorded one. Such activities start
-// before the step's first activity, and they were launched before the step or
-// have no recorded launch.
+// still works on the step before the first recorded one. Such activities were
+// launched before the step, or they have no recorded launch and start before
+// the step's first activity.
 int64_t EarlierActivityEnd(const Trace& trace, int64_t host_begin_ns,
                            int64_t first_activity_ns) {
   int64_t end = host_begin_ns;
   const auto note = [&](const DeviceWork& activity) {
-    if (activity.begin_ns >= first_activity_ns) return;
-    if (activity.call != kNone &&
-        trace.runtime_calls()[activity.call].begin_ns >= host_begin_ns) {
-      return;
+    if (activity.call == kNone) {
+      if (activity.begin_ns >= first_activity_ns) return;
+      end = std::max(end, std::min(activity.end_ns, first_activity_ns));
+    } else if (trace.runtime_calls()[activity.call].begin_ns < host_begin_ns) {
+      // The step may already be copying or communicating on another stream.
+      end = std::max(end, activity.end_ns);
     }
-    end = std::max(end, std::min(activity.end_ns, first_activity_ns));
   };
   for (const Kernel& activity : trace.kernels()) note(activity);
   for (const Copy& activity : trace.copies()) note(activity);
