@@ -75,7 +75,7 @@ class Costs {
 // what they compute.
 KernelUse ByItsName(KernelUse use) {
   use.multiplies = Multiplies(use.kind);
-  use.eligible = use.multiplies && use.precision != Precision::kFp64;
+  use.eligible &= use.multiplies && use.precision != Precision::kFp64;
   return use;
 }
 
@@ -90,6 +90,8 @@ KernelUse Describe(const Trace& trace, RowId row, const KernelTraits& traits,
   use.precision = traits.precision;
   use.compiled = traits.compiled;
   use.narrow = traits.narrow;
+  // There are no 16-bit products of complex numbers.
+  use.eligible = !traits.complex_numbers;
   use.op = kernel.op;
   if (kernel.op == kNone) return ByItsName(use);
   use.serves = costs.ClassOf(kernel.op);
@@ -112,8 +114,8 @@ KernelUse Describe(const Trace& trace, RowId row, const KernelTraits& traits,
                          cost.precision == Precision::kFp64)) {
     use.precision = cost.precision;
   }
-  use.eligible = use.multiplies && SuitsTensorCores(cost) &&
-                 use.precision != Precision::kFp64;
+  use.eligible &= use.multiplies && SuitsTensorCores(cost) &&
+                  use.precision != Precision::kFp64;
   return use;
 }
 

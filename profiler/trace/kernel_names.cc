@@ -189,7 +189,10 @@ KernelTraits TraitsOfKernel(std::string_view text) {
                           traits.kind == KernelClass::kAttention;
   if (multiplies) {
     traits.tensor_cores = TensorCoresOf(name);
-    traits.narrow = Contains(name, "align1") || Contains(name, "align2");
+    // A complex number is as wide as two elements.
+    traits.complex_numbers = Contains(name, "cgemm") || Contains(name, "zgemm");
+    traits.narrow = !traits.complex_numbers &&
+                    (Contains(name, "align1") || Contains(name, "align2"));
   } else if (traits.kind != KernelClass::kUnknown) {
     traits.tensor_cores = TensorCores::kNo;
   }

@@ -234,11 +234,16 @@ TEST(TensorCoresIdleTest, IsANoteWhereTheHostIsTheLimit) {
 }
 
 TEST(TensorCoresIdleTest, LeavesOutWhatTensorCoresCannotDo) {
-  // float64, a depthwise convolution, a matrix times a vector, and a name that
-  // shows no type.
+  // float64, complex numbers, a depthwise convolution, a matrix times a vector,
+  // and a name that shows no type.
   EXPECT_TRUE(IsClean(With({.kernel = "ampere_dgemm_64x64_nn",
                             .inputs = "(double[4096,4096],double[4096,4096])"}),
                       "tensor-cores-idle"));
+  EXPECT_TRUE(IsClean(
+      With({.kernel = "cutlass_80_tensorop_s1688cgemm_128x64_16x4_nn_align1",
+            .inputs = "(c10::complex<float>[4096,4096],c10::complex<float>["
+                      "4096,4096])"}),
+      "tensor-cores-idle"));
   EXPECT_TRUE(IsClean(
       With({.kernel = "void conv_depthwise2d_forward_kernel<3, float, int>()",
             .inputs = "(float[32,64,56,56],float[64,1,3,3])",

@@ -249,6 +249,14 @@ TEST(TraitsOfKernelTest, SeesNarrowLoads) {
           .narrow);
 }
 
+TEST(TraitsOfKernelTest, SeesComplexNumbers) {
+  const KernelTraits traits =
+      TraitsOfKernel("cutlass_80_tensorop_s1688cgemm_128x64_16x4_nn_align1");
+  EXPECT_TRUE(traits.complex_numbers);
+  EXPECT_FALSE(traits.narrow);
+  EXPECT_FALSE(TraitsOfKernel("ampere_sgemm_128x64_nn").complex_numbers);
+}
+
 TEST(KernelClassNameTest, GivesEveryClassANameOfItsOwn) {
   std::set<std::string> names;
   for (int i = 0; i < static_cast<int>(KernelClass::kCount); ++i) {
