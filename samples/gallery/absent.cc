@@ -9,6 +9,7 @@ std::vector<Absent> AbsentRules() {
   constexpr const char* kPython = "a habit of models in Python";
   return {
       {"attention-by-hand", kPython},
+      {"attention-mask", kPython},
       {"boolean-mask", kPython},
       {"broadcast-contraction", kPython},
       {"clock-throttle", "no program makes a device hot on purpose"},

@@ -13,7 +13,7 @@
 
 #include "context/rule.h"
 #include "evidence/call_site.h"
-#include "evidence/kernel_evidence.h"
+#include "evidence/program/flash_products.h"
 #include "evidence/program/merged_calls.h"
 #include "evidence/program/shortened_ops.h"
 #include "evidence/program/written_attention.h"
@@ -33,52 +33,12 @@ namespace {
 constexpr double kProductsAgain = 0.25;
 constexpr char kChange[] = "fused attention";
 
-// Returns the share of the products that a fused kernel computes. On a GPU, it
-// skips blocks of scores that a causal mask hides, so it computes half of the
-// scores, plus half a block per row of scores. On a CPU, less was gained than
-// even without skipping. Source: FlashAttention (arxiv.org/abs/2205.14135), 128
-// keys in a block.
+// Returns the share of the products that a fused kernel computes. On a CPU,
+// less was gained than even without skipping.
 double ProductsLeft(const AnalysisContext& m, const WrittenAttention& one) {
-  constexpr double kBlock = 128;
   if (!m.has_gpu || !one.causal || one.dims.empty()) return 1;
-  const auto length = static_cast<double>(one.dims.back());
-  return std::min(1.0, (length + kBlock) / (2 * length));
+  return CausalShare(static_cast<double>(one.dims.back()));
 }
-
-// How long products take in a fused kernel, as a share of their recorded time.
-// Separate products write the scores to memory and read them again, which often
-// limits them; a fused kernel keeps them on the chip.
-class FlashProducts {
- public:
-  explicit FlashProducts(const AnalysisContext& context)
-      : m_(context), device_ns_(DeviceNsByOp(context)) {}
-
-  // Returns the share for the product `row`, of which a fused kernel computes
-  // the share `computed`.
-  double Left(RowId row, double computed) const {
-    const OpCost cost = CostOf(m_.trace, row);
-    const DevicePeaks& peaks = m_.kernels.peaks;
-    const double recorded_ns = DeviceNsInside(m_, device_ns_, row);
-    if (!m_.has_gpu || !peaks.exact || peaks.fp16 <= 0 || cost.flops <= 0 ||
-        !Is16Bit(cost.precision) || recorded_ns <= 0) {
-      return computed;
-    }
-    const double reached =
-        m_.kernels.device.compute_major >= kHopper ? kHopperShare : kShare;
-    const double ns = computed * cost.flops / (reached * peaks.fp16);
-    return std::min(computed, ns / recorded_ns);
-  }
-
- private:
-  // The share of the peak that FlashAttention-2, PyTorch's flash kernel,
-  // reaches: 50 to 73 % on an A100 (arxiv.org/abs/2307.08691), 35 % on an H100
-  // (arxiv.org/abs/2407.08608).
-  static constexpr double kShare = 0.5, kHopperShare = 0.35;
-  static constexpr int kHopper = 9;
-
-  const AnalysisContext& m_;
-  const std::vector<double> device_ns_;  // by op
-};
 
 // False if scaled_dot_product_attention would run the same separate ops: its
 // fused kernels do not support dropout on a CPU or float64 on a GPU.
