@@ -47,8 +47,9 @@ std::string AveragedStepsText(const Report& report) {
 
 std::string UnprofiledText(const Report& report) {
   const StepStats& steps = report.steps;
-  if (steps.unprofiled_ms <= 0 ||
-      steps.mean_ms < (1 + kMentionedFrac) * steps.unprofiled_ms) {
+  // If it is printed like the mean step, nobody misses the difference.
+  if (steps.unprofiled_ms <= 0 || steps.mean_ms < steps.unprofiled_ms ||
+      Milliseconds(steps.mean_ms) == Milliseconds(steps.unprofiled_ms)) {
     return "";
   }
   return "about " + Milliseconds(steps.unprofiled_ms) +

@@ -10,16 +10,15 @@
 
 namespace stepscope {
 
-// The cost of recording, and of slow steps, is mentioned from this share of the
-// step.
+// Slow steps are mentioned if they raise the mean by this share.
 inline constexpr double kMentionedFrac = 0.05;
 
 // "mean of 12 steady steps out of 15; excluded: 3 with a checkpoint or heavy
 // logging (7, 12, 17)"; empty if all steps are steady.
 std::string AveragedStepsText(const Report& report);
 
-// "about 0.57 ms without the profiler, ..."; empty if recording costs less than
-// 5 % of that step, or if its cost is unknown.
+// "about 0.57 ms without the profiler, ..."; empty if that is printed like the
+// mean step, or unknown. Gains refer to it, so even a small difference shows.
 std::string UnprofiledText(const Report& report);
 
 // "2 slow steps raise the mean of all steps to 19 ms, against a median of 10.5
