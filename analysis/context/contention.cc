@@ -1,9 +1,11 @@
 #include "context/contention.h"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <unordered_map>
+#include <vector>
+
+#include "replay/model/loader.h"
 
 namespace stepscope {
 namespace {
@@ -14,8 +16,15 @@ constexpr double kLargeFrac = 0.05;
 // The causes during which the training thread needs a core. Its waits for a
 // core lie inside them. /proc gives only the sum of the waits per step, so each
 // cause gives up the same share of its time.
-constexpr std::array kRunning = {Cause::kCompute, Cause::kDispatch,
-                                 Cause::kHostCode, Cause::kUnknown};
+std::vector<Cause> RunningCauses(const Trace& trace) {
+  std::vector<Cause> causes = {Cause::kCompute, Cause::kDispatch,
+                               Cause::kHostCode, Cause::kUnknown};
+  // Where workers make the batches, the thread only waits for them.
+  if (LoaderWorkers(trace) <= 0 && !NamesWorkerProcesses(trace)) {
+    causes.push_back(Cause::kData);
+  }
+  return causes;
+}
 
 using Usage = std::unordered_map<int64_t, const HostUsage*>;  // by step
 
@@ -79,16 +88,17 @@ Contention FindContention(const Trace& trace, const Steps& steps) {
 void MoveToContended(const Trace& trace, const Steps& steps,
                      std::vector<CauseTimes>& splits) {
   const Usage rows = UsageOfSteps(trace);
+  const std::vector<Cause> causes = RunningCauses(trace);
   for (size_t i = 0; i < splits.size(); ++i) {
     const auto usage = rows.find(steps.windows[i].number);
     if (usage == rows.end() || usage->second->run_delay_ns <= 0) continue;
     CauseTimes& split = splits[i];
     double running = 0;
-    for (Cause cause : kRunning) running += static_cast<double>(split[cause]);
+    for (Cause cause : causes) running += static_cast<double>(split[cause]);
     if (running <= 0) continue;
     const double frac = std::min(
         1.0, static_cast<double>(usage->second->run_delay_ns) / running);
-    for (Cause cause : kRunning) {
+    for (Cause cause : causes) {
       const int64_t moved =
           std::llround(frac * static_cast<double>(split[cause]));
       split[cause] -= moved;

@@ -76,7 +76,7 @@ void AddCurve(const Trace& trace, const MemoryPeak& peak, const Span& span,
 // Adds the memory that is live at the peak, by the operator that allocated it:
 // allocated up to the peak, and not released by then. If no allocation made the
 // peak, it is the level at the step's start, and then the times of allocations
-// show which came before it.
+// show which came before it. Adds nothing if the recording lacks addresses.
 void AddOwners(const Trace& trace, const MemoryPeak& peak, PageMemory& memory) {
   std::map<NameId, PageMemory::Owner> owners;
   int64_t known = 0;
@@ -90,6 +90,8 @@ void AddOwners(const Trace& trace, const MemoryPeak& peak, PageMemory& memory) {
       continue;
     }
     if (peak.allocation == kNone && event.time_ns >= peak.time_ns) break;
+    // Old files have no addresses, so no release belongs to an allocation.
+    if (event.address == 0) return;
     const bool released =
         event.other != kNone && event.other < last &&
         (peak.allocation != kNone || rows[event.other].time_ns < peak.time_ns);

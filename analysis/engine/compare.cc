@@ -105,10 +105,12 @@ void CompareFindings(const Report& first, const Report& second,
                      Comparison& comparison) {
   for (const Finding& finding : first.findings) {
     if (!HasGain(finding)) continue;
+    // Other programs on the cores are not the program's to change.
+    const bool is_change = finding.id != "contended-cores";
     // A finding that is still there with a smaller gain was not resolved.
     const bool still_there =
         std::ranges::count(second.findings, finding.id, &Finding::id) > 0;
-    if (!still_there) {
+    if (!still_there && is_change) {
       comparison.resolved_findings.push_back(finding.id);
       continue;
     }
@@ -116,7 +118,8 @@ void CompareFindings(const Report& first, const Report& second,
     if (left != nullptr) comparison.remaining_findings.push_back(finding.id);
     const double left_ms = left == nullptr ? 0 : left->gain.expected_ms;
     if (comparison.batch_scale * left_ms <
-        kMostOfGain * finding.gain.expected_ms)
+            kMostOfGain * finding.gain.expected_ms &&
+        is_change)
       comparison.reduced_findings.push_back(finding.id);
   }
   for (const Finding& finding : second.findings) {

@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "report/step_text.h"
+#include "timeline/causes.h"
 #include "words/quantities.h"
 
 namespace stepscope {
@@ -49,37 +50,54 @@ std::string ChangeText(const Gain& gain, const char* interval, double before_ms,
   return text;
 }
 
-// Says which part of the measured change is recording cost; empty if that cost
-// is about the same in both runs.
-std::string RecordingCostText(const Comparison& c) {
-  const double first = c.before.recording_ms;
-  const double second = c.after.recording_ms * c.batch_scale;
-  const double more = first - second;
+// Says which part of the measured change is `what`, of which a step of the
+// first run has `before_ms` and one of the second `after_ms`; empty if both
+// have about the same.
+std::string PartText(const Comparison& c, const std::string& what,
+                     double before_ms, double after_ms) {
+  const double more = before_ms - after_ms;
   const double gained = c.measured.expected_ms;
   // Smaller differences are not worth a sentence.
   if (std::abs(more) <= kMentionedFrac * c.before.median_ms) return "";
   std::string text;
-  // The cost changed in the opposite direction to the steps, or the steps did
-  // not change. So it hides a part of the program's own change.
+  // It changed in the opposite direction to the steps, or the steps did not
+  // change. So it hides a part of the program's own change.
   if (more * gained <= 0) {
-    text = std::string("Recording cost hides a ") +
-           (more < 0 ? "gain" : "loss") + " of about " +
-           Milliseconds(std::abs(more));
+    text = Capitalised(what) + " hides a " + (more < 0 ? "gain" : "loss") +
+           " of about " + Milliseconds(std::abs(more));
   } else if (std::abs(more) < std::abs(gained)) {
-    text =
-        "About " + Milliseconds(std::abs(more)) + " of that are recording cost";
+    text = "About " + Milliseconds(std::abs(more)) + " of that are " + what;
   } else {
-    text = "All of that may be recording cost";
+    text = "All of that may be " + what;
   }
   const auto of = [](double ms) {
     return ms > 0 ? Milliseconds(ms) : std::string("none known");
   };
-  text += ": " + of(first) + " per step in the first run, " + of(second) +
-          " in the second";
-  if (c.before.recording_estimated || c.after.recording_estimated) {
-    text += " (an estimate, good to a factor of 2)";
-  }
-  return text + ". Time both without the profiler.";
+  return text + ": " + of(before_ms) + " per step in the first run, " +
+         of(after_ms) + " in the second";
+}
+
+std::string RecordingCostText(const Comparison& c) {
+  const std::string text = PartText(c, "recording cost", c.before.recording_ms,
+                                    c.after.recording_ms * c.batch_scale);
+  if (text.empty()) return "";
+  return text +
+         (c.before.recording_estimated || c.after.recording_estimated
+              ? " (an estimate, good to a factor of 2)"
+              : "") +
+         ". Time both without the profiler.";
+}
+
+// The time that the training thread was ready to run but had no core depends on
+// other programs, not on the change.
+std::string ContentionText(const Comparison& c) {
+  const auto row = std::ranges::find(c.causes, CauseKey(Cause::kContended),
+                                     &ComparedTime::name);
+  if (row == c.causes.end()) return "";
+  const std::string text =
+      PartText(c, "waiting for a free core", row->before_ms,
+               row->after_ms * c.batch_scale);
+  return text.empty() ? "" : text + ". Compare again on a quiet machine.";
 }
 
 // "h2d-pageable (at most 32.6 ms)" if the part of the prediction is known, else
@@ -134,8 +152,8 @@ void AddVerdict(const Comparison& c, std::vector<VerdictLine>& lines) {
       {"measured",
        ChangeText(c.measured, "95 % interval", c.before.median_ms, after_ms) +
            (c.significant ? "." : "; no significant difference.")});
-  if (const std::string cost = RecordingCostText(c); !cost.empty()) {
-    lines.push_back({"", cost});
+  for (const std::string& part : {RecordingCostText(c), ContentionText(c)}) {
+    if (!part.empty()) lines.push_back({"", part});
   }
   // Said here, because the rows of all tables below are scaled, too.
   if (c.batch_normalised) {

@@ -74,6 +74,16 @@ std::string EnoughText(int64_t workers) {
                       : "; " + std::to_string(workers) + " workers are enough";
 }
 
+// The analysis of contention calls this share of the step large, too.
+constexpr double kLargeFrac = 0.05;
+
+std::string ContendedText(double ms) {
+  if (ms <= 0) return "";
+  return "doubtful: the recorded step waits " + StepMs(ms) +
+         " ms for a free core, and the prediction keeps this wait; record "
+         "while nothing else runs\n";
+}
+
 // Returns which part of `change` cannot be predicted, and why. Each part is
 // tried alone, because WhatIf::Predict() says only that it cannot predict.
 std::string WhyNot(const WhatIf& what_if, const Change& change) {
@@ -92,11 +102,16 @@ std::string WhyNot(const WhatIf& what_if, const Change& change) {
   return "the replay cannot model these changes together";
 }
 
-std::string JsonMs(const Prediction& prediction, double gain_ms) {
-  if (!prediction.why_not.empty()) return "null";
+std::string JsonNumber(double value) {
   char text[64];
-  std::snprintf(text, sizeof(text), "%.6f", prediction.baseline_ms - gain_ms);
+  std::snprintf(text, sizeof(text), "%.6f", value);
   return text;
+}
+
+std::string JsonMs(const Prediction& prediction, double gain_ms) {
+  return prediction.why_not.empty()
+             ? JsonNumber(prediction.baseline_ms - gain_ms)
+             : "null";
 }
 
 // Reads the IDs of "--finding a,b". Errors: InvalidArgument (no rule has the
@@ -142,8 +157,17 @@ absl::StatusOr<Change> ReadChange(std::string_view findings,
 Prediction Predict(const Trace& trace, const Change& change) {
   Prediction prediction;
   prediction.change = change;
-  // The report's mean step, so that both commands show the same number.
-  prediction.baseline_ms = Analyze(trace).steps.mean_ms;
+  const Report report = Analyze(trace);
+  const StepStats& steps = report.steps;
+  // The step that the report's gains refer to, so that both commands show the
+  // same number.
+  prediction.baseline_ms =
+      steps.unprofiled_ms > 0 ? steps.unprofiled_ms : steps.mean_ms;
+  const auto contended = report.time_split_ms.find("contended");
+  if (contended != report.time_split_ms.end() &&
+      contended->second >= kLargeFrac * steps.mean_ms) {
+    prediction.contended_ms = contended->second;
+  }
   const WhatIf what_if(trace);
   if (const std::optional<Gain> gain = what_if.Predict(change)) {
     prediction.gain = *gain;
@@ -168,7 +192,8 @@ std::string ToText(const Prediction& prediction) {
          (prediction.gain.pairs > 0 ? "x (likely " : "x (roughly ") +
          StepMs(before - prediction.gain.high_ms) + " to " +
          StepMs(before - prediction.gain.low_ms) + " ms)" +
-         EnoughText(prediction.enough_workers) + "\n";
+         EnoughText(prediction.enough_workers) + "\n" +
+         ContendedText(prediction.contended_ms);
 }
 
 std::string ToJson(const Prediction& prediction) {
@@ -180,16 +205,15 @@ std::string ToJson(const Prediction& prediction) {
     settings += (settings.empty() ? "" : ", ") + JsonQuoted(setting.key) +
                 ": " + JsonValue(setting);
   }
-  char baseline[64];
-  std::snprintf(baseline, sizeof(baseline), "%.6f", prediction.baseline_ms);
   // The shortest step belongs to the highest gain.
   const Gain& gain = prediction.gain;
   return "{\n  \"version\": 2,\n  \"findings\": [" + findings +
          "],\n  \"settings\": {" + settings +
-         "},\n  \"baseline_ms\": " + baseline +
+         "},\n  \"baseline_ms\": " + JsonNumber(prediction.baseline_ms) +
          ",\n  \"predicted_ms\": " + JsonMs(prediction, gain.expected_ms) +
          ",\n  \"low_ms\": " + JsonMs(prediction, gain.high_ms) +
          ",\n  \"high_ms\": " + JsonMs(prediction, gain.low_ms) +
+         ",\n  \"contended_ms\": " + JsonNumber(prediction.contended_ms) +
          ",\n  \"why_not\": " + JsonQuoted(prediction.why_not) + "\n}\n";
 }
 

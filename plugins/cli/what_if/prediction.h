@@ -14,7 +14,12 @@ namespace stepscope {
 
 struct Prediction {
   Change change;
-  double baseline_ms = 0;  // the mean steady step as recorded; 0: no steps
+  // The mean steady step, without the recorder if its cost is known, as gains
+  // of the report count; 0: no steps.
+  double baseline_ms = 0;
+  // The part of the recorded step in which the thread waited for a free core,
+  // which replay keeps; 0 if it is small.
+  double contended_ms = 0;
   Gain gain;
   std::string why_not;  // empty if `gain` is predicted
   // A smaller number of loader workers than in `change` with the same step

@@ -32,7 +32,8 @@ def start(words: Sequence[str]) -> int:
     """Becomes the native program; returns 1 only if it cannot be started."""
     program = path()
     try:
-        become(program, ["stepscope", *words], os.environ)
+        # doctor looks for torch in this Python, unless the user names another one.
+        become(program, ["stepscope", *words], {"STEPSCOPE_PYTHON": sys.executable or "python3", **os.environ})
     except OSError as error:
         say(f"cannot start {program}: {error.strerror}; install stepscope again")
         return 1

@@ -114,6 +114,7 @@ class Prediction:
     predicted_ms: float | None = None
     low_ms: float | None = None
     high_ms: float | None = None
+    contended_ms: float = 0  # a wait for a free core in the recorded step, which replay keeps; 0 if it is small
     why_not: str = ""
 
     @classmethod

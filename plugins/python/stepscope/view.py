@@ -126,7 +126,7 @@ def timeline(path: str, work: pathlib.Path) -> pathlib.Path:
     if os.path.isfile(path) and path.endswith(READABLE):
         return pathlib.Path(path).resolve()
     made = work / "trace.json.gz"
-    print(_program.output(["convert", path, str(made)]).replace(f"wrote {made}: ", ""), end="", flush=True)
+    print(_program.output(["convert", "--advice", path, str(made)]).replace(f"wrote {made}: ", ""), end="", flush=True)
     return made
 
 
