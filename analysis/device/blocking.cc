@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <string_view>
 
+#include "ops/by_name.h"
 #include "ops/contains.h"
 #include "timeline/timeline.h"
 
@@ -49,7 +50,7 @@ class WaitFinder {
         steps_(steps),
         watched_(trace.threads().size()),
         last_(trace.threads().size()),
-        roles_(trace.name_count(), -1),
+        role_of_(trace, &RoleOf),
         copy_of_(trace.runtime_calls().size(), kNone) {
     if (steps.thread != kNone) watched_[steps.thread] = true;
     for (RowId row : AutogradThreads(trace, steps.thread)) {
@@ -89,15 +90,9 @@ class WaitFinder {
     size_t wait = SIZE_MAX;  // the wait of copy_call, in waits_
   };
 
-  CallRole Role(NameId name) {
-    int8_t& role = roles_[name];
-    if (role < 0) role = static_cast<int8_t>(RoleOf(trace_.name(name)));
-    return static_cast<CallRole>(role);
-  }
-
   void Take(RowId row, Last& last) {
     const RuntimeCall& call = trace_.runtime_calls()[row];
-    const CallRole role = Role(call.name);
+    const CallRole role = role_of_(call.name);
     if (role == CallRole::kOther || IsOfAllocator(row, role, last)) return;
     if (role == CallRole::kCopy || role == CallRole::kBlockingCopy) {
       last.copy_call = row;
@@ -234,7 +229,7 @@ class WaitFinder {
     note(trace_.memsets());
     for (auto wait = waits_.rbegin(); wait != waits_.rend(); ++wait) {
       if (wait->sync_call == kNone || wait->copy_call != kNone ||
-          Role(trace_.runtime_calls()[wait->sync_call].name) !=
+          role_of_(trace_.runtime_calls()[wait->sync_call].name) !=
               CallRole::kDrain ||
           wait->span.end_ns <= last_launch) {
         return;
@@ -245,9 +240,9 @@ class WaitFinder {
 
   const Trace& trace_;
   const Steps& steps_;
-  std::vector<bool> watched_;   // by thread
-  std::vector<Last> last_;      // by thread
-  std::vector<int8_t> roles_;   // by name
+  std::vector<bool> watched_;  // by thread
+  std::vector<Last> last_;     // by thread
+  ByName<CallRole> role_of_;
   std::vector<RowId> copy_of_;  // by runtime call
   std::vector<bool> steady_;    // by step
   std::vector<HostWait> waits_;

@@ -12,6 +12,7 @@
 
 #include "device/collective_calls.h"
 #include "device/device_ledger.h"
+#include "ops/by_name.h"
 #include "timeline/timeline.h"
 
 namespace stepscope {
@@ -21,18 +22,13 @@ namespace {
 // part that no other kernel of its device overlaps.
 std::vector<Collective> FromKernels(const Trace& trace,
                                     const CollectiveCalls& calls) {
-  // Names are classified once: there are thousands of kernels per name.
-  std::vector<int8_t> known(trace.name_count(), -1);
+  ByName is_collective(trace, &IsCollectiveKernel);
   std::vector<Collective> found;
   std::vector<Span> compute;
   std::unordered_map<int32_t, std::vector<Span>> compute_of;
   for (RowId row = 0; row < trace.kernels().size(); ++row) {
     const Kernel& kernel = trace.kernels()[row];
-    int8_t& is_collective = known[kernel.name];
-    if (is_collective < 0) {
-      is_collective = IsCollectiveKernel(trace.name(kernel.name));
-    }
-    if (!is_collective) continue;
+    if (!is_collective(kernel.name)) continue;
     Collective one;
     one.kind = CollectiveKindOf(trace.name(kernel.name));
     one.moved = {kernel.begin_ns, kernel.end_ns};
@@ -59,7 +55,7 @@ std::vector<Collective> FromKernels(const Trace& trace,
   if (found.empty()) return found;
   for (const Kernel& kernel : trace.kernels()) {
     const auto device = compute_of.find(kernel.device);
-    if (device == compute_of.end() || known[kernel.name] > 0) continue;
+    if (device == compute_of.end() || is_collective(kernel.name)) continue;
     device->second.push_back({kernel.begin_ns, kernel.end_ns});
   }
   for (auto& [device, spans] : compute_of) spans = Merge(std::move(spans));

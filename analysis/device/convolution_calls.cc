@@ -11,6 +11,7 @@
 #include <string_view>
 #include <unordered_set>
 
+#include "ops/by_name.h"
 #include "ops/contains.h"
 
 namespace stepscope {
@@ -19,21 +20,30 @@ namespace {
 // One algorithm launches at most this many different kernels.
 constexpr size_t kKernelsOfOne = 4;
 
+bool IsProductKernel(std::string_view name) {
+  const KernelClass kind = TraitsOfKernel(name).kind;
+  return kind == KernelClass::kConvolution || kind == KernelClass::kMatmul;
+}
+
+// True for runtime calls that a search for an algorithm makes: it allocates
+// workspaces and takes times.
+bool PreparesKernels(std::string_view name) {
+  return Contains(name, "Malloc") || Contains(name, "Free") ||
+         Contains(name, "Event");
+}
+
 // Returns, by row of ops(), the convolution that the op is or runs inside;
 // kNone if there is none. Empty if the trace has no convolutions.
 std::vector<RowId> FindConvolutions(const Trace& trace) {
-  std::vector<int8_t> convolves(trace.name_count(), -1);
+  ByName class_of(trace, &ClassOfOp);
   std::vector<RowId> found(trace.ops().size(), kNone);
   bool any = false;
   for (RowId row = 0; row < found.size(); ++row) {
     const Op& op = trace.ops()[row];
-    int8_t& known = convolves[op.name];
-    if (known < 0) {
-      known = ClassOfOp(trace.name(op.name)) == KernelClass::kConvolution;
-    }
+    const bool convolves = class_of(op.name) == KernelClass::kConvolution;
     if (op.parent != kNone) found[row] = found[op.parent];
-    if (known) found[row] = row;
-    any |= known;
+    if (convolves) found[row] = row;
+    any |= convolves;
   }
   if (!any) found.clear();
   return found;
@@ -44,7 +54,8 @@ std::vector<RowId> FindConvolutions(const Trace& trace) {
 ConvolutionCalls::ConvolutionCalls(const Trace& trace)
     : around_(FindConvolutions(trace)) {
   if (around_.empty()) return;
-  std::vector<int8_t> multiplies(trace.name_count(), -1);
+  ByName multiplies(trace, &IsProductKernel);
+  ByName prepares(trace, &PreparesKernels);
   struct Launched {
     std::set<NameId> kernels = {};
     int64_t fastest_ns = std::numeric_limits<int64_t>::max();
@@ -52,30 +63,21 @@ ConvolutionCalls::ConvolutionCalls(const Trace& trace)
   std::map<RowId, Launched> by_call;
   for (const Kernel& kernel : trace.kernels()) {
     if (kernel.op == kNone || around_[kernel.op] == kNone) continue;
-    int8_t& known = multiplies[kernel.name];
-    if (known < 0) {
-      const KernelClass kind = TraitsOfKernel(trace.name(kernel.name)).kind;
-      known = kind == KernelClass::kConvolution || kind == KernelClass::kMatmul;
-    }
-    if (known == 0) continue;
+    if (!multiplies(kernel.name)) continue;
     Launched& launched = by_call[around_[kernel.op]];
     launched.kernels.insert(kernel.name);
     launched.fastest_ns =
         std::min(launched.fastest_ns, kernel.end_ns - kernel.begin_ns);
   }
-  std::unordered_set<RowId> prepares;
+  std::unordered_set<RowId> prepared;
   for (const RuntimeCall& call : trace.runtime_calls()) {
     if (call.op == kNone || around_[call.op] == kNone) continue;
-    const std::string_view name = trace.name(call.name);
-    if (Contains(name, "Malloc") || Contains(name, "Free") ||
-        Contains(name, "Event")) {
-      prepares.insert(around_[call.op]);
-    }
+    if (prepares(call.name)) prepared.insert(around_[call.op]);
   }
   for (const auto& [op, launched] : by_call) {
     calls_.push_back({.op = op,
                       .searches = launched.kernels.size() > kKernelsOfOne &&
-                                  prepares.contains(op),
+                                  prepared.contains(op),
                       .fastest_ns = launched.fastest_ns});
   }
 }

@@ -10,6 +10,7 @@
 
 #include "device/allocator_calls.h"
 #include "ops/activity.h"
+#include "ops/by_name.h"
 #include "ops/contains.h"
 #include "ops/sorted_parts.h"
 #include "steps/steady_steps.h"
@@ -51,12 +52,15 @@ int32_t BusiestDevice(const Trace& trace) {
       ->first;
 }
 
+bool LaunchesGraph(std::string_view call) {
+  return Contains(call, "GraphLaunch");
+}
+bool Launches(std::string_view call) { return Contains(call, "Launch"); }
+
 DeviceRows RowsOf(const Trace& trace, int32_t device) {
   DeviceRows rows;
-  std::vector<int8_t> collective(trace.name_count(), -1);
-  std::vector<bool> launches_graph(trace.name_count());
-  for (NameId name = 0; name < trace.name_count(); ++name)
-    launches_graph[name] = Contains(trace.name(name), "GraphLaunch");
+  ByName is_collective(trace, &IsCollectiveKernel);
+  ByName launches_graph(trace, &LaunchesGraph);
   rows.activities.reserve(trace.kernels().size() + trace.copies().size() +
                           trace.memsets().size());
   const auto add = [&](const DeviceWork& activity, std::vector<Span>& kind,
@@ -66,14 +70,13 @@ DeviceRows RowsOf(const Trace& trace, int32_t device) {
     const bool from_graph =
         graph != 0 ||
         (activity.call != kNone &&
-         launches_graph[trace.runtime_calls()[activity.call].name]);
+         launches_graph(trace.runtime_calls()[activity.call].name));
     rows.activities.push_back({span, activity.call, from_graph});
   };
   for (const Kernel& row : trace.kernels()) {
     if (row.device != device) continue;
-    int8_t& known = collective[row.name];
-    if (known < 0) known = IsCollectiveKernel(trace.name(row.name));
-    add(row, known ? rows.communication : rows.compute, row.graph);
+    add(row, is_collective(row.name) ? rows.communication : rows.compute,
+        row.graph);
   }
   const size_t kernels = rows.activities.size();
   for (const Copy& row : trace.copies()) {
@@ -108,11 +111,10 @@ class HostViews {
         training_(training),
         window_(window),
         host_(host),
-        cost_(cost) {
+        cost_(cost),
+        kind_of_(trace, &KindOf) {
     for (RowId row : AutogradThreads(trace, training)) joined_.push_back(row);
     if (training != kNone) joined_.push_back(training);
-    for (NameId name = 0; name < trace.name_count(); ++name)
-      kinds_.push_back(KindOf(trace.name(name)));
   }
 
   // Adds what `thread` did in `span` to `split`. kNone means the training
@@ -190,7 +192,7 @@ class HostViews {
           (thread == training_ && std::ranges::count(joined_, call.thread));
       if (!mine) continue;
       begins.push_back(call.begin_ns);
-      const CallKind kind = kinds_[call.name];
+      const CallKind kind = kind_of_(call.name);
       if (kind == CallKind::kOther) continue;
       const Claim claim{{call.begin_ns, call.end_ns}};
       if (kind == CallKind::kSync) {
@@ -225,7 +227,7 @@ class HostViews {
   const std::vector<Segment>& host_;
   RecorderCost cost_;
   std::vector<RowId> joined_;
-  std::vector<CallKind> kinds_;  // by name
+  ByName<CallKind> kind_of_;
   std::unordered_map<RowId, std::vector<Segment>> views_;
   std::unordered_map<RowId, std::vector<int64_t>> calls_;  // when they begin
 };
@@ -312,11 +314,9 @@ DeviceLedger MakeDeviceLedger(const Trace& trace, const OpTree& tree,
     }
     ledger.splits.push_back(split);
   }
-  std::vector<bool> launches(trace.name_count());
-  for (NameId name = 0; name < trace.name_count(); ++name)
-    launches[name] = Contains(trace.name(name), "Launch");
+  ByName launches(trace, &Launches);
   for (const RuntimeCall& call : trace.runtime_calls()) {
-    if (!launches[call.name]) continue;
+    if (!launches(call.name)) continue;
     ledger.launches_per_step += InSteadyStep(steps, call.begin_ns);
   }
   ledger.launches_per_step /= static_cast<int64_t>(steps.steady.size());

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "device/device_ledger.h"
+#include "ops/by_name.h"
 #include "ops/sorted_parts.h"
 
 namespace stepscope {
@@ -16,32 +17,16 @@ struct Timed {
   ActivityRef activity;
 };
 
-// Classifies each kernel name once: a trace has some hundred names and up to
-// millions of kernels.
-class CollectiveNames {
- public:
-  explicit CollectiveNames(const Trace& trace)
-      : trace_(trace), known_(trace.name_count(), -1) {}
-  bool Has(NameId name) {
-    if (known_[name] < 0) known_[name] = IsCollectiveKernel(trace_.name(name));
-    return known_[name] != 0;
-  }
-
- private:
-  const Trace& trace_;
-  std::vector<int8_t> known_;
-};
-
 std::vector<Timed> ActivitiesOf(const Trace& trace, int32_t device,
                                 bool collectives) {
   std::vector<Timed> activities;
   activities.reserve(trace.kernels().size() + trace.copies().size() +
                      trace.memsets().size());
-  CollectiveNames names(trace);
+  ByName is_collective(trace, &IsCollectiveKernel);
   const auto add = [&](const auto& table, ActivityTable which) {
     for (RowId row = 0; row < table.size(); ++row) {
       const bool left_out = which == ActivityTable::kKernel && !collectives &&
-                            names.Has(table[row].name);
+                            is_collective(table[row].name);
       if (table[row].device == device && !left_out) {
         activities.push_back(
             {{table[row].begin_ns, table[row].end_ns}, {which, row}});
@@ -106,10 +91,10 @@ std::vector<Span> IdleSpans(const std::vector<Gap>& gaps) {
 std::vector<Span> KernelSpans(const Trace& trace, int32_t device,
                               bool only_compute) {
   std::vector<Span> spans;
-  CollectiveNames names(trace);
+  ByName is_collective(trace, &IsCollectiveKernel);
   for (const Kernel& kernel : trace.kernels()) {
     if (kernel.device != device) continue;
-    if (only_compute && names.Has(kernel.name)) continue;
+    if (only_compute && is_collective(kernel.name)) continue;
     spans.push_back({kernel.begin_ns, kernel.end_ns});
   }
   return Merge(std::move(spans));

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "device/device_numbers.h"
+#include "ops/by_name.h"
 #include "ops/op_arguments.h"
 #include "steps/patterns.h"
 #include "steps/steady_steps.h"
@@ -42,16 +43,8 @@ class Costs {
   explicit Costs(const Trace& trace)
       : trace_(trace),
         of_op_(trace.ops().size(), kNotAsked),
-        classes_(trace.name_count()),
-        known_(trace.name_count()) {}
-  KernelClass ClassOf(RowId op) {
-    const NameId name = trace_.ops()[op].name;
-    if (!known_[name]) {
-      known_[name] = true;
-      classes_[name] = ClassOfOp(trace_.name(name));
-    }
-    return classes_[name];
-  }
+        class_of_(trace, &ClassOfOp) {}
+  KernelClass ClassOf(RowId op) { return class_of_(trace_.ops()[op].name); }
   // Valid until the next call.
   const OpCost& Of(RowId op) {
     if (of_op_[op] == kNotAsked) {
@@ -67,8 +60,7 @@ class Costs {
   const Trace& trace_;
   std::vector<uint32_t> of_op_;  // in costs_
   std::vector<OpCost> costs_;
-  std::vector<KernelClass> classes_;  // by name
-  std::vector<bool> known_;           // by name
+  ByName<KernelClass> class_of_;
 };
 
 // Completes `use` from the kernel's name, for kernels without an op that says
@@ -154,8 +146,7 @@ KernelUses FindKernelUses(const Trace& trace, const Steps& steps,
   found.device = DescribedDevice(trace.run(), device);
   found.peaks = PeaksOf(found.device);
 
-  std::vector<KernelTraits> traits(trace.name_count());
-  std::vector<bool> known(trace.name_count());
+  ByName traits_of(trace, &TraitsOfKernel);
   Costs costs(trace);
   found.uses.reserve(trace.kernels().size());
   for (RowId row = 0; row < trace.kernels().size(); ++row) {
@@ -163,11 +154,7 @@ KernelUses FindKernelUses(const Trace& trace, const Steps& steps,
     if (kernel.device != device) continue;
     const size_t step = StepOf(trace, steps, kernel);
     if (step == steps.windows.size()) continue;
-    if (!known[kernel.name]) {
-      known[kernel.name] = true;
-      traits[kernel.name] = TraitsOfKernel(trace.name(kernel.name));
-    }
-    KernelUse use = Describe(trace, row, traits[kernel.name], costs);
+    KernelUse use = Describe(trace, row, traits_of(kernel.name), costs);
     use.step = step;
     use.in_optimizer =
         kernel.call != kNone &&

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "drawing/drawn_names.h"
+#include "ops/by_name.h"
 #include "steps/steady_steps.h"
 #include "timeline/timeline.h"
 
@@ -221,12 +222,11 @@ void StepDrawer::Streams() {
         {{work.begin_ns, work.end_ns}, cause, name});
     busy_ns[{work.device, work.stream}] += work.end_ns - work.begin_ns;
   };
-  std::map<NameId, bool> communicates;
+  ByName is_collective(trace_, &IsCollectiveKernel);
   for (const Kernel& kernel : trace_.kernels()) {
     if (!Touches(kernel.begin_ns, kernel.end_ns)) continue;
-    const auto [at, is_new] = communicates.try_emplace(kernel.name);
-    if (is_new) at->second = IsCollectiveKernel(trace_.name(kernel.name));
-    add(kernel, at->second ? Cause::kCommunication : Cause::kCompute,
+    add(kernel,
+        is_collective(kernel.name) ? Cause::kCommunication : Cause::kCompute,
         names_.Of(kernel.name));
   }
   for (const Copy& copy : trace_.copies()) {

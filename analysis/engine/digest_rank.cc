@@ -11,6 +11,7 @@
 #include "context/rule.h"
 #include "drawing/page_details.h"
 #include "engine/report_of.h"
+#include "ops/by_name.h"
 #include "ranks/digest_collectives.h"
 #include "ranks/fnv_hash.h"
 
@@ -77,14 +78,10 @@ double ClockMhz(const AnalysisContext& context) {
 // Kernels per steady step, without those of collectives.
 double KernelsPerStep(const AnalysisContext& context) {
   if (context.steps.steady.empty()) return 0;
-  std::vector<int8_t> known(context.trace.name_count(), -1);
+  ByName is_collective(context.trace, &IsCollectiveKernel);
   int64_t count = 0;
   for (const Kernel& kernel : context.trace.kernels()) {
-    int8_t& is_collective = known[kernel.name];
-    if (is_collective < 0) {
-      is_collective = IsCollectiveKernel(context.trace.name(kernel.name));
-    }
-    if (is_collective > 0) continue;
+    if (is_collective(kernel.name)) continue;
     const auto step = std::ranges::upper_bound(
         context.steps.windows, kernel.begin_ns, {},
         [](const StepWindow& window) { return window.tiled.end_ns; });

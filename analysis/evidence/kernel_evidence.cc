@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "context/noise.h"
+#include "ops/by_name.h"
 #include "ops/captured_place.h"
 #include "ops/intervals.h"
 #include "words/quantities.h"
@@ -21,11 +22,12 @@ constexpr double kHostBound = 0.15;  // share of the step in which the GPU waits
 
 // Returns what the kernel is part of: for a CUDA graph, the captured operator;
 // for a compiled kernel, the operators fused into it.
-std::string PartOf(const Trace& trace, const KernelUse& use) {
+std::string PartOf(const Trace& trace, const KernelUse& use,
+                   ByName<std::string>& fused_ops) {
   const Kernel& kernel = trace.kernels()[use.kernel];
   const std::span<const NameId> captured = CapturedOps(trace, kernel);
   if (!captured.empty()) return std::string(trace.name(captured.front()));
-  std::string fused = FusedOpsInWords(trace.name(kernel.name));
+  const std::string& fused = fused_ops(kernel.name);
   if (!fused.empty()) return fused;
   if (use.op != kNone) return OpWithShapes(trace, use.op);
   return std::string(trace.name(kernel.name));
@@ -114,10 +116,10 @@ std::vector<Example> LongestKernels(const AnalysisContext& m,
     const KernelUse* longest = nullptr;
   };
   std::map<std::string, Sum> sums;
+  ByName fused_ops(m.trace, &FusedOpsInWords);
   for (const KernelUse& use : m.kernels.uses) {
     if (!wanted(use)) continue;
-    const std::string what = PartOf(m.trace, use);
-    Sum& sum = sums[what];
+    Sum& sum = sums[PartOf(m.trace, use, fused_ops)];
     sum.ns += use.ns;
     ++sum.count;
     if (sum.longest == nullptr || use.ns > sum.longest->ns) sum.longest = &use;

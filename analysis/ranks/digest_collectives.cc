@@ -11,6 +11,7 @@
 
 #include "device/collectives.h"
 #include "evidence/collective_evidence.h"
+#include "ops/by_name.h"
 #include "ranks/fnv_hash.h"
 
 namespace stepscope {
@@ -37,15 +38,11 @@ bool EndsTogether(CollectiveKind kind) {
 class DeviceProgress {
  public:
   DeviceProgress(const Trace& trace, int32_t device) : trace_(trace) {
-    std::vector<int8_t> known(trace.name_count(), -1);
+    ByName is_collective(trace, &IsCollectiveKernel);
     std::map<int64_t, int64_t> busy_ns;  // by stream
     std::vector<std::pair<int64_t, const DeviceWork*>> works;
     for (const Kernel& kernel : trace.kernels()) {
-      int8_t& is_collective = known[kernel.name];
-      if (is_collective < 0) {
-        is_collective = IsCollectiveKernel(trace.name(kernel.name));
-      }
-      if (kernel.device != device || is_collective > 0) continue;
+      if (kernel.device != device || is_collective(kernel.name)) continue;
       busy_ns[kernel.stream] += kernel.end_ns - kernel.begin_ns;
       Add(kernel);
     }
@@ -59,7 +56,7 @@ class DeviceProgress {
     if (compute == busy_ns.end()) return;
     for (const Kernel& kernel : trace.kernels()) {
       if (kernel.device != device || kernel.stream != compute->first ||
-          kernel.call == kNone || known[kernel.name] > 0) {
+          kernel.call == kNone || is_collective(kernel.name)) {
         continue;
       }
       launched_.push_back(

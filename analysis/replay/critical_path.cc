@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <tuple>
@@ -10,6 +11,7 @@
 
 #include "device/allocator_calls.h"
 #include "device/gaps.h"
+#include "ops/by_name.h"
 #include "ops/contains.h"
 
 namespace stepscope {
@@ -19,14 +21,12 @@ namespace {
 constexpr size_t kMaxParts = 50;
 constexpr size_t kSlicesPerStep = 500;
 
-// The cause of a runtime call's own time on the host.
-Cause CauseOf(const Trace& trace, const HostNode& node) {
-  const std::string_view name =
-      trace.name(trace.runtime_calls()[node.call].name);
-  if (node.wait != NodeWait::kNothing) {
-    return Contains(name, "Synchronize") ? Cause::kSync : Cause::kBlockingCopy;
-  }
-  return AllocatorCallOf(name) ? Cause::kAllocator : Cause::kDispatch;
+// The causes of a runtime call's time on the host, if it waits and if not.
+Cause CauseOfWait(std::string_view call) {
+  return Contains(call, "Synchronize") ? Cause::kSync : Cause::kBlockingCopy;
+}
+Cause CauseOfCall(std::string_view call) {
+  return AllocatorCallOf(call) ? Cause::kAllocator : Cause::kDispatch;
 }
 
 // Walks back from the end of the last step to the start of the first. At each
@@ -37,6 +37,8 @@ class Walk {
   Walk(const Trace& trace, const DeviceProgram& program)
       : trace_(trace),
         program_(program),
+        cause_of_wait_(trace, &CauseOfWait),
+        cause_of_call_(trace, &CauseOfCall),
         before_(program.activities.size(), kNoActivity) {
     std::vector<uint32_t> last(program.streams, kNoActivity);
     for (uint32_t i = 0; i < program.activities.size(); ++i) {
@@ -56,6 +58,8 @@ class Walk {
 
   const Trace& trace_;
   const DeviceProgram& program_;
+  ByName<Cause> cause_of_wait_;
+  ByName<Cause> cause_of_call_;
   std::vector<uint32_t> before_;  // the activity before each on its stream
   std::vector<PathPiece> pieces_;
   int64_t now_ns_ = 0;
@@ -136,8 +140,11 @@ void Walk::PassActivity() {
 void Walk::PassHost() {
   const HostNode& node = program_.hosts[host_];
   if (node.call != kNone && now_ns_ > node.gap.end_ns) {
-    PathPiece piece{.cause = CauseOf(trace_, node),
-                    .op = trace_.runtime_calls()[node.call].op,
+    const RuntimeCall& call = trace_.runtime_calls()[node.call];
+    PathPiece piece{.cause = node.wait == NodeWait::kNothing
+                                 ? cause_of_call_(call.name)
+                                 : cause_of_wait_(call.name),
+                    .op = call.op,
                     .call = node.call};
     // If the walk comes from a launch in this call, the call had not waited
     // yet: a call waits for an activity only after launching it.
@@ -159,6 +166,7 @@ void Walk::PassHost() {
 }
 
 std::vector<PathPiece> Walk::Back() {
+  pieces_.reserve(program_.hosts.size() + program_.activities.size());
   Start();
   const int64_t begin = program_.windows.front().begin_ns;
   while (now_ns_ > begin && !at_begin_) {
@@ -264,10 +272,15 @@ std::vector<PathPart> SumPath(const Trace& trace, const Steps& steps,
 
 std::map<std::string, double> SplitPath(const Steps& steps,
                                         const std::vector<PathPiece>& path) {
-  std::map<std::string, double> split;
+  std::array<std::optional<double>, kCauses> sums;
   ForSteadyParts(steps, path, [&](const PathPiece& piece, int64_t ns) {
-    split[CauseKey(piece.cause)] += ns * 1e-6 / steps.steady.size();
+    std::optional<double>& sum = sums[static_cast<size_t>(piece.cause)];
+    sum = sum.value_or(0) + ns * 1e-6 / steps.steady.size();
   });
+  std::map<std::string, double> split;
+  for (size_t i = 0; i < kCauses; ++i) {
+    if (sums[i]) split[CauseKey(static_cast<Cause>(i))] = *sums[i];
+  }
   return split;
 }
 

@@ -15,6 +15,7 @@
 
 #include "context/rule.h"
 #include "device/device_ledger.h"
+#include "ops/by_name.h"
 #include "words/quantities.h"
 
 namespace stepscope {
@@ -63,11 +64,11 @@ Drift KernelDrift(const AnalysisContext& m) {
   const std::vector<size_t>& steady = m.steps.steady;
   const size_t third = std::max<size_t>(1, steady.size() / 3);
   std::map<Shape, Times> shapes;
+  ByName is_collective(m.trace, &IsCollectiveKernel);
   for (const Kernel& kernel : m.trace.kernels()) {
     // Leave out collectives, because they wait for other ranks at any clock
     // rate.
-    if (kernel.device != m.ledger->device ||
-        IsCollectiveKernel(m.trace.name(kernel.name))) {
+    if (kernel.device != m.ledger->device || is_collective(kernel.name)) {
       continue;
     }
     const auto window = std::ranges::upper_bound(

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <functional>
 #include <map>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -15,6 +16,8 @@
 #include "device/allocator_calls.h"
 #include "edit/edit.h"
 #include "evidence/device_memory_use.h"
+#include "ops/by_name.h"
+#include "ops/contains.h"
 #include "words/quantities.h"
 
 namespace stepscope {
@@ -43,17 +46,19 @@ struct Churn {
   double frees = 0, frees_between_ops = 0;
 };
 
+bool BeginsCapture(std::string_view call) {
+  return Contains(call, "StreamBeginCapture");
+}
+
 // True if the step captures a CUDA graph. It then allocates the graph's private
 // pool, which happens once.
-bool Captures(const Trace& trace, const Span& host) {
+bool Captures(const Trace& trace, const Span& host,
+              ByName<bool>& begins_capture) {
   auto it = std::ranges::lower_bound(trace.runtime_calls(), host.begin_ns, {},
                                      &RuntimeCall::begin_ns);
   for (; it != trace.runtime_calls().end() && it->begin_ns < host.end_ns;
        ++it) {
-    if (trace.name(it->name).find("StreamBeginCapture") !=
-        std::string_view::npos) {
-      return true;
-    }
+    if (begins_capture(it->name)) return true;
   }
   return false;
 }
@@ -61,20 +66,21 @@ bool Captures(const Trace& trace, const Span& host) {
 Churn FindChurn(const AnalysisContext& m) {
   Churn churn;
   const double steps = static_cast<double>(m.steps.steady.size());
+  ByName kind_of(m.trace, &AllocatorCallOf);
+  ByName begins_capture(m.trace, &BeginsCapture);
   for (size_t i : m.steps.steady) {
     const Span& host = m.steps.windows[i].host;
-    if (Captures(m.trace, host)) continue;
+    if (Captures(m.trace, host, begins_capture)) continue;
     const auto calls = m.trace.runtime_calls();
     auto it = std::ranges::lower_bound(calls, host.begin_ns, {},
                                        &RuntimeCall::begin_ns);
     for (; it != calls.end() && it->begin_ns < host.end_ns; ++it) {
-      const std::string_view name = m.trace.name(it->name);
-      const auto kind = AllocatorCallOf(name);
+      const std::optional<AllocatorCall> kind = kind_of(it->name);
       // pin-on-main-thread is about pinned memory.
       if (!kind || *kind == AllocatorCall::kPinned) continue;
       const double ns = static_cast<double>(it->end_ns - it->begin_ns) / steps;
       churn.calls.push_back(static_cast<RowId>(it - calls.begin()));
-      Churn::Calls& alike = churn.named[name];
+      Churn::Calls& alike = churn.named[m.trace.name(it->name)];
       alike.count += 1 / steps;
       alike.ns += ns;
       (*kind == AllocatorCall::kStreamOrder ? churn.stream_order_ns

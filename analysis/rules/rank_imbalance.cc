@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "context/rule.h"
+#include "ops/by_name.h"
 #include "ranks/late_ranks.h"
 #include "ranks/rank_comparison.h"
 #include "steps/steps.h"
@@ -58,12 +59,10 @@ bool HasOtherRanks(const AnalysisContext& m) {
     return true;
   }
   const auto kernels = m.trace.kernels();
-  std::vector<bool> seen(m.trace.name_count());
+  ByName is_collective(m.trace, &IsCollectiveKernel);
   return !m.collectives.empty() ||
          std::ranges::any_of(kernels, [&](const Kernel& kernel) {
-           if (seen[kernel.name]) return false;
-           seen[kernel.name] = true;
-           return IsCollectiveKernel(m.trace.name(kernel.name));
+           return is_collective(kernel.name);
          });
 }
 

@@ -6,6 +6,7 @@
 #include <string_view>
 #include <utility>
 
+#include "ops/by_name.h"
 #include "ops/loader_spans.h"
 #include "steps/inferred_steps.h"
 #include "steps/tiling.h"
@@ -216,13 +217,14 @@ void ClassifySteps(const Trace& trace, Steps& steps) {
 
 std::vector<Span> OneOffSpans(const Trace& trace) {
   std::vector<Span> spans;
+  ByName is_one_off(trace, &IsOneOff);
   for (const Overhead& row : trace.overheads()) {
-    if (IsOneOff(trace.name(row.name))) {
+    if (is_one_off(row.name)) {
       spans.push_back({row.begin_ns, row.end_ns});
     }
   }
   for (const RuntimeCall& row : trace.runtime_calls()) {
-    if (IsOneOff(trace.name(row.name))) {
+    if (is_one_off(row.name)) {
       spans.push_back({row.begin_ns, row.end_ns});
     }
   }

@@ -7,6 +7,7 @@
 #include <set>
 
 #include "device/device_ledger.h"
+#include "ops/by_name.h"
 #include "ops/intervals.h"
 #include "words/labels.h"
 
@@ -80,11 +81,9 @@ void Summarizer::Steps() {
   step_spans_ = Merge(std::move(step_spans_));
 }
 
-// Each name is classified only once, because there are far fewer names than
-// kernels.
 void Summarizer::Devices() {
   std::map<int32_t, DeviceSpans> spans;
-  std::vector<int8_t> is_collective(trace_.name_count(), -1);
+  ByName is_collective(trace_, &IsCollectiveKernel);
   for (const Kernel& kernel : trace_.kernels()) {
     DeviceSummary& device = summary_.devices[kernel.device];
     DeviceSpans& of = spans[kernel.device];
@@ -94,13 +93,12 @@ void Summarizer::Devices() {
     // The sums count overlapping work of several streams twice; the busy times
     // below, which are lengths of unions, do not.
     device.kernel_sum_ns += length_ns;
-    int8_t& known = is_collective[kernel.name];
-    if (known < 0) known = IsCollectiveKernel(trace_.name(kernel.name));
-    if (known == 1) {
+    const bool collective = is_collective(kernel.name);
+    if (collective) {
       ++device.collectives;
       device.collective_sum_ns += length_ns;
     }
-    (known == 1 ? of.collectives : of.kernels)
+    (collective ? of.collectives : of.kernels)
         .push_back({kernel.begin_ns, kernel.end_ns});
   }
   const auto transfer = [&](const DeviceWork& work) {

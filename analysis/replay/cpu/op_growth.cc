@@ -8,6 +8,7 @@
 #include <string_view>
 #include <utility>
 
+#include "ops/by_name.h"
 #include "ops/op_arguments.h"
 
 namespace stepscope {
@@ -149,11 +150,10 @@ double WeightTraffic(const Trace& trace, RowId op, const OpCost& cost,
 // The matrices among the parameters that get gradients.
 std::set<Sides> GradientSides(const Trace& trace) {
   std::set<Sides> sides;
+  ByName traits_of(trace, &TraitsOf);
   for (RowId row = 0; row < trace.ops().size(); ++row) {
     const Op& op = trace.ops()[row];
-    if (op.inputs == kNone || !TraitsOf(trace.name(op.name)).accumulate_grad) {
-      continue;
-    }
+    if (op.inputs == kNone || !traits_of(op.name).accumulate_grad) continue;
     const std::vector<int64_t> dims = TensorArgument(trace, row, 0).dims;
     if (dims.size() == 2) sides.insert(SidesOf(dims[0], dims[1]));
   }

@@ -4,6 +4,7 @@
 #include <optional>
 #include <string_view>
 
+#include "ops/by_name.h"
 #include "ops/contains.h"
 #include "replay/gpu/recorded_waits.h"
 
@@ -42,7 +43,8 @@ class CallWaits {
       : trace_(trace),
         program_(program),
         by_end_(program),
-        recorded_(trace, program) {
+        recorded_(trace, program),
+        role_of_(trace, &RoleOf) {
     launches_.reserve(program.activities.size());
     for (const DeviceNode& activity : program.activities) {
       launches_.push_back(launches_.empty() ? 0
@@ -65,23 +67,37 @@ class CallWaits {
   }
 
  private:
-  void FindWait(HostNode& node) {
-    const std::string_view name =
-        trace_.name(trace_.runtime_calls()[node.call].name);
-    const int64_t length = node.call_end_ns - node.gap.end_ns;
+  // The calls that may wait, by what they do. kRelease: of memory.
+  enum class CallRole : uint8_t { kOther, kSync, kDeviceSync, kCopy, kRelease };
+
+  static CallRole RoleOf(std::string_view name) {
     if (Contains(name, "Synchronize")) {
-      const bool all = Contains(name, "Device") || Contains(name, "Ctx");
+      return Contains(name, "Device") || Contains(name, "Ctx")
+                 ? CallRole::kDeviceSync
+                 : CallRole::kSync;
+    }
+    if (Contains(name, "Memcpy")) return CallRole::kCopy;
+    return (Contains(name, "Free") || Contains(name, "Unregister")) &&
+                   !Contains(name, "Async")
+               ? CallRole::kRelease
+               : CallRole::kOther;
+  }
+
+  void FindWait(HostNode& node) {
+    const CallRole role = role_of_(trace_.runtime_calls()[node.call].name);
+    const int64_t length = node.call_end_ns - node.gap.end_ns;
+    if (role == CallRole::kSync || role == CallRole::kDeviceSync) {
+      const bool all = role == CallRole::kDeviceSync;
       const uint32_t recorded =
           all ? kNoActivity : recorded_.TargetOf(node.call);
       const uint32_t target =
           recorded == kNoActivity ? LastDone(node) : recorded;
       SetWait(node, all ? NodeWait::kDevice : NodeWait::kActivity, target);
-    } else if (Contains(name, "Memcpy") && node.activity_count > 0) {
+    } else if (role == CallRole::kCopy && node.activity_count > 0) {
       FindCopyWait(node, node.first_activity + node.activity_count - 1);
     } else if (node.activity_count > 0 && length > kLongLaunchNs) {
       FindLaunchWait(node);
-    } else if ((Contains(name, "Free") || Contains(name, "Unregister")) &&
-               !Contains(name, "Async") && length > kShortCallNs) {
+    } else if (role == CallRole::kRelease && length > kShortCallNs) {
       // The call waits for the whole device, even if the recording shows an
       // idle one. It did not wait if an activity ran on after it returned.
       if (busy_until_ <= node.call_end_ns + kRoundingNs) {
@@ -154,6 +170,7 @@ class CallWaits {
   ByEnd by_end_;
   std::optional<int64_t> usual_launch_ns_;  // computed only for full queues
   RecordedWaits recorded_;
+  ByName<CallRole> role_of_;
   std::vector<uint32_t> launches_;  // by activity: launches before its own
   uint32_t launched_ = 0;           // activities launched up to the node
   int64_t busy_until_ = INT64_MIN;  // by activities launched before the node

@@ -4,10 +4,12 @@
 
 #include <algorithm>
 #include <map>
+#include <string_view>
 #include <utility>
 
 #include "device/backlog.h"
 #include "device/device_ledger.h"
+#include "ops/by_name.h"
 #include "ops/contains.h"
 #include "replay/gpu/device_gaps.h"
 #include "replay/gpu/device_waits.h"
@@ -29,6 +31,10 @@ struct Loose {  // device rows of all tables, by launch
   const DeviceWork* activity = nullptr;
 };
 
+bool LaunchesGraph(std::string_view call) {
+  return Contains(call, "GraphLaunch");
+}
+
 // Makes a program step by step; the functions run in the order of Build().
 class Builder {
  public:
@@ -38,7 +44,8 @@ class Builder {
         steps_(window.steps),
         from_ns_(window.begin_ns),
         backlog_(trace, window.steps.windows.front().host.end_ns),
-        program_(program) {}
+        program_(program),
+        launches_graph_(trace, &LaunchesGraph) {}
 
   void Build() {
     CollectActivities();
@@ -59,7 +66,7 @@ class Builder {
                ? activity.begin_ns
                : trace_.runtime_calls()[activity.call].begin_ns;
   }
-  bool IsInGraph(const Loose& loose) const;
+  bool IsInGraph(const Loose& loose);
   std::vector<Claim> LoaderClaims() const;
   void MakeHosts(const std::vector<Placed>& calls);
   void CutAtMarks();
@@ -70,6 +77,7 @@ class Builder {
   int64_t from_ns_;  // activities launched before this are left out
   Backlog backlog_;
   DeviceProgram& program_;
+  ByName<bool> launches_graph_;
   std::vector<Loose> loose_;
   Span window_;
 };
@@ -249,13 +257,12 @@ void Builder::CutAtMarks() {
 
 // True if the activity is part of a CUDA graph. False if its launch was not
 // recorded, because such activities may be from several launches.
-bool Builder::IsInGraph(const Loose& loose) const {
+bool Builder::IsInGraph(const Loose& loose) {
   const RowId call = loose.activity->call;
   if (call == kNone) return false;
   return (loose.ref.table == ActivityTable::kKernel &&
           trace_.kernels()[loose.ref.row].graph != 0) ||
-         Contains(trace_.name(trace_.runtime_calls()[call].name),
-                  "GraphLaunch");
+         launches_graph_(trace_.runtime_calls()[call].name);
 }
 
 void Builder::PlaceActivities() {
@@ -297,7 +304,7 @@ void Builder::PlaceActivities() {
   program_.activity_of[1].assign(trace_.copies().size(), kNoActivity);
   program_.activity_of[2].assign(trace_.memsets().size(), kNoActivity);
   std::map<std::pair<int32_t, int64_t>, uint32_t> streams;
-  std::vector<int8_t> collective(trace_.name_count(), -1);
+  ByName is_collective(trace_, &IsCollectiveKernel);
   for (const auto& [host, loose] : placed) {
     const DeviceWork& activity = *loose.activity;
     DeviceNode node;
@@ -310,12 +317,7 @@ void Builder::PlaceActivities() {
                                streams.size())
                       .first->second;
     if (loose.ref.table == ActivityTable::kKernel) {
-      int8_t& known = collective[trace_.kernels()[loose.ref.row].name];
-      if (known < 0) {
-        known = IsCollectiveKernel(
-            trace_.name(trace_.kernels()[loose.ref.row].name));
-      }
-      node.collective = known;
+      node.collective = is_collective(trace_.kernels()[loose.ref.row].name);
     } else if (loose.ref.table == ActivityTable::kCopy) {
       const Copy& copy = trace_.copies()[loose.ref.row];
       node.to_or_from_host = copy.source != MemoryKind::kDevice ||

@@ -10,6 +10,7 @@
 #include <unordered_map>
 #include <utility>
 
+#include "ops/by_name.h"
 #include "ops/contains.h"
 #include "replay/gpu/device_waits.h"
 #include "replay/gpu/recorded_waits.h"
@@ -63,6 +64,10 @@ class StreamWaits {
   std::vector<std::vector<uint32_t>> by_stream_;  // activities that compute
 };
 
+bool WaitsForEvent(std::string_view call) {
+  return Contains(call, "StreamWaitEvent");
+}
+
 // If a wait (cudaStreamWaitEvent) was put into a stream since the last launch
 // to it, the next activity waits for an activity of another stream. Most
 // recordings name neither the stream nor the event: the activity is then taken
@@ -70,14 +75,15 @@ class StreamWaits {
 // before the wait.
 void StreamWaits::FindEdges() {
   RecordedWaits recorded(trace_, program_);
+  ByName waits_for_event(trace_, &WaitsForEvent);
   std::vector<int64_t> last_launch(program_.streams, -1);
   int64_t last_wait = -1;
   std::vector<DeviceNode>& activities = program_.activities;
   for (uint32_t h = 0; h < program_.hosts.size(); ++h) {
     const HostNode& node = program_.hosts[h];
-    if (node.call != kNone && !recorded.NamesWaitOf(node.call) &&
-        Contains(trace_.name(trace_.runtime_calls()[node.call].name),
-                 "StreamWaitEvent")) {
+    if (node.call != kNone &&
+        waits_for_event(trace_.runtime_calls()[node.call].name) &&
+        !recorded.NamesWaitOf(node.call)) {
       last_wait = h;
     }
     const std::span launched =

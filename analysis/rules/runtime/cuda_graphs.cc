@@ -5,6 +5,7 @@
 // % is the share of the step that a report must explain.
 #include <algorithm>
 #include <map>
+#include <optional>
 #include <set>
 #include <string>
 #include <string_view>
@@ -16,6 +17,7 @@
 #include "device/gaps.h"
 #include "evidence/launches.h"
 #include "evidence/wait_sites.h"
+#include "ops/by_name.h"
 #include "steps/steady_steps.h"
 #include "words/quantities.h"
 
@@ -116,8 +118,9 @@ class Obstacles {
 
   void AddAllocations() {
     double count = 0;
+    ByName kind_of(m_.trace, &AllocatorCallOf);
     for (const RuntimeCall& call : m_.trace.runtime_calls()) {
-      const auto kind = AllocatorCallOf(m_.trace.name(call.name));
+      const std::optional<AllocatorCall> kind = kind_of(call.name);
       // Stream-ordered allocations can be captured.
       if (!kind || *kind == AllocatorCall::kStreamOrder) continue;
       count += Inside(call.begin_ns);
