@@ -1,7 +1,5 @@
 #include "context/size_variation.h"
 
-#include <stepscope/op_cost.h>
-
 #include <algorithm>
 #include <cmath>
 #include <map>
@@ -30,21 +28,19 @@ struct StepWork {
   std::map<NameId, TensorShape> first;  // the input of the first call of each
 };
 
+bool IsProduct(KernelClass kind) {
+  return kind == KernelClass::kMatmul || kind == KernelClass::kConvolution ||
+         kind == KernelClass::kAttention;
+}
+
 // Includes outliers, because steps with large inputs may be classed as such.
 std::vector<StepWork> WorkOfSteps(const Trace& trace, const OpTree& tree,
                                   const Steps& in) {
-  std::vector<bool> sized(trace.name_count());  // products, by NameId
-  for (NameId id = 0; id < sized.size(); ++id) {
-    const KernelClass kind = ClassOfOp(trace.name(id));
-    sized[id] = kind == KernelClass::kMatmul ||
-                kind == KernelClass::kConvolution ||
-                kind == KernelClass::kAttention;
-  }
   std::vector<StepWork> all(in.windows.size());
   for (RowId row = 0; row < trace.ops().size(); ++row) {
     const Op& op = trace.ops()[row];
-    if (op.inputs == kNone || !sized[op.name] || !tree.computes(row) ||
-        tree.in_backward(row)) {
+    if (op.inputs == kNone || !IsProduct(tree.traits(row).kind) ||
+        !tree.computes(row) || tree.in_backward(row)) {
       continue;
     }
     const size_t step = WindowAt(in, &StepWindow::host, op.begin_ns);

@@ -1,7 +1,5 @@
 #include "evidence/loading.h"
 
-#include <stepscope/op_cost.h>
-
 #include <algorithm>
 #include <initializer_list>
 #include <string_view>
@@ -65,10 +63,10 @@ std::vector<bool> OpsOfModel(const AnalysisContext& context) {
   const Trace& trace = context.trace;
   std::vector<bool> model(trace.ops().size());
   for (RowId row = 0; row < trace.ops().size(); ++row) {
-    const std::string_view name = trace.name(trace.ops()[row].name);
-    if (!context.tree.in_backward(row) && !context.tree.traits(row).matmul &&
-        ClassOfOp(name) != KernelClass::kAttention &&
-        name != "aten::embedding") {
+    const OpTraits& traits = context.tree.traits(row);
+    if (!context.tree.in_backward(row) && !traits.matmul &&
+        traits.kind != KernelClass::kAttention &&
+        trace.name(trace.ops()[row].name) != "aten::embedding") {
       continue;
     }
     for (RowId op = row; op != kNone && !model[op];

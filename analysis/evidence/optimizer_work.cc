@@ -43,7 +43,9 @@ void CountOps(const AnalysisContext& context, OptimizerWork& work) {
       work.grouped = true;
     }
     work.fused |= name.starts_with("aten::_fused_");
-    if (IsUpdate(name) && !context.has_gpu) work.updates += 1 / steps;
+    if (context.tree.traits(row).update && !context.has_gpu) {
+      work.updates += 1 / steps;
+    }
   }
 }
 
@@ -161,10 +163,11 @@ double FusedTraffic(const AnalysisContext& context, const OptimizerWork& work) {
   double moved = 0;
   for (RowId row : context.tree.of_thread(context.steps.thread)) {
     const Op& op = context.trace.ops()[row];
-    if (!context.tree.computes(row) || !LiesIn(work.spans, op.begin_ns))
+    if (!context.tree.computes(row) || !context.tree.traits(row).update ||
+        !LiesIn(work.spans, op.begin_ns)) {
       continue;
+    }
     const std::string_view name = context.trace.name(op.name);
-    if (!IsUpdate(name)) continue;
     const double bytes = CostOf(context.trace, row).bytes;
     if (bytes <= 0) continue;  // scalars and step counters
     moved += bytes;

@@ -149,6 +149,13 @@ constexpr auto kMatmul = std::to_array<std::string_view>(
      "scaled_dot_product_attention", "slow_conv2d_forward",
      "_slow_conv2d_forward", "thnn_conv2d"});
 
+// What the optimizers of LibTorch call per parameter (SGD, Adam, AdamW,
+// RMSprop, Adagrad), besides ops on lists of parameters.
+constexpr auto kUpdates = std::to_array<std::string_view>(
+    {"aten::add_", "aten::mul_", "aten::addcdiv_", "aten::addcmul_",
+     "aten::sub_", "aten::lerp_", "aten::sqrt", "aten::div_", "aten::div",
+     "aten::add", "aten::copy_", "aten::mul"});
+
 template <size_t kSize>
 bool IsIn(const std::array<std::string_view, kSize>& list,
           std::string_view name) {
@@ -166,13 +173,15 @@ bool IsParallel(std::string_view name) {
 }  // namespace
 
 OpTraits TraitsOf(std::string_view name) {
-  OpTraits traits;
+  OpTraits traits{.kind = ClassOfOp(name)};
   traits.communication = name.starts_with("nccl:") ||
                          name.starts_with("gloo:") ||
-                         ClassOfOp(name) == KernelClass::kCommunication;
+                         traits.kind == KernelClass::kCommunication;
   // The engine wraps each node in "autograd::engine::evaluate_function: ...";
   // only the node itself counts, so that each gradient is counted once.
   traits.accumulate_grad = name == "torch::autograd::AccumulateGrad";
+  traits.update = IsIn(kUpdates, name) || name.starts_with("aten::_foreach_") ||
+                  name.starts_with("aten::_fused_");
   if (name.starts_with("aten::")) name.remove_prefix(6);
   traits.bookkeeping = IsIn(kBookkeeping, name);
   traits.kernel = IsIn(kKernels, name);

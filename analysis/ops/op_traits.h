@@ -3,6 +3,7 @@
 // dispatching, and whether it is part of a backward pass.
 #pragma once
 
+#include <stepscope/kernel_class.h>
 #include <stepscope/trace.h>
 
 #include <cstdint>
@@ -22,6 +23,7 @@ inline constexpr int64_t kOpCallNs = 20'000;
 // Each flag stands for a list of names in op_traits.cc. Unlisted ops have no
 // flag.
 struct OpTraits {
+  KernelClass kind = KernelClass::kUnknown;  // as ClassOfOp() in op_cost.h
   bool bookkeeping = false;    // views, sizes, empty allocations: no arithmetic
   bool kernel = false;         // computes in its own body even if it calls ops
   bool parallel = false;       // splits its work over the intra-op threads
@@ -30,6 +32,9 @@ struct OpTraits {
   bool zeroing = false;        // fills a tensor with zero
   bool adding = false;         // adds tensors
   bool accumulate_grad = false;  // adds a gradient to a parameter's .grad
+  // One of the ops with which optimizers update parameters and their state.
+  // Models use some of them, too.
+  bool update = false;
 };
 // `name` as recorded: "aten::addmm", "c10d::allreduce_".
 OpTraits TraitsOf(std::string_view name);

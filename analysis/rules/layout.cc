@@ -200,7 +200,7 @@ FormatCopies FindFormatCopies(const AnalysisContext& m) {
     }
     if (!m.tree.computes(row)) continue;
     all.push_back(row);
-    if (ClassOfOp(m.trace.name(op.name)) == KernelClass::kConvolution &&
+    if (m.tree.traits(row).kind == KernelClass::kConvolution &&
         !ConvolvesSequences(m.trace, row)) {
       convolutions.push_back(row);
     }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <span>
+#include <string_view>
 
 #include "steps/steady_steps.h"
 
@@ -41,7 +42,7 @@ Run LongestRun(const Trace& trace, const OpTree& tree,
     const OpTraits& traits = tree.traits(row);
     if (traits.matmul) break;
     if (op.end_ns <= now.span.end_ns) continue;  // a child of the last update
-    if (IsUpdate(trace.name(op.name))) {
+    if (traits.update) {
       if (now.updates == 0) now.span.begin_ns = op.begin_ns;
       now.span.end_ns = op.end_ns;
       ++now.updates;
@@ -108,18 +109,6 @@ std::vector<std::vector<RowId>> AccumulationsOfAPass(const Trace& trace,
   }
   close();
   return most;
-}
-
-bool IsUpdate(std::string_view op) {
-  // What the optimizers of LibTorch call per parameter (SGD, Adam, AdamW,
-  // RMSprop, Adagrad).
-  for (std::string_view update :
-       {"aten::add_", "aten::mul_", "aten::addcdiv_", "aten::addcmul_",
-        "aten::sub_", "aten::lerp_", "aten::sqrt", "aten::div_", "aten::div",
-        "aten::add", "aten::copy_", "aten::mul"}) {
-    if (op == update) return true;
-  }
-  return op.starts_with("aten::_foreach_") || op.starts_with("aten::_fused_");
 }
 
 OptimizerSpans FindOptimizerSpans(const Trace& trace, const OpTree& tree,

@@ -4,7 +4,6 @@
 
 #include <stepscope/trace.h>
 
-#include <string_view>
 #include <vector>
 
 #include "ops/intervals.h"
@@ -31,10 +30,5 @@ OptimizerSpans FindOptimizerSpans(const Trace& trace, const OpTree& tree,
 std::vector<std::vector<RowId>> AccumulationsOfAPass(const Trace& trace,
                                                      const OpTree& tree,
                                                      const Steps& steps);
-
-// True for ops with which optimizers update parameters and their state:
-// "aten::addcdiv_", "aten::_foreach_mul_", "aten::_fused_adamw_". Models use
-// some of them, too.
-bool IsUpdate(std::string_view op);
 
 }  // namespace stepscope

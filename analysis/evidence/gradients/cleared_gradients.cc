@@ -16,7 +16,7 @@ constexpr size_t kLeastClears = 3;
 class ClearedFinder {
  public:
   ClearedFinder(const AnalysisContext& context, const ParameterUpdates& updates)
-      : m_(context), updates_(updates) {}
+      : m_(context), updates_(updates), sizes_of_(context.trace) {}
 
   void Mark(std::vector<BackwardPass>& passes) {
     size_t place = 0;  // of the pass within its step
@@ -77,7 +77,7 @@ class ClearedFinder {
   // take their parameters, which have the same sizes. Once an optimizer has
   // stepped, only optimizers count, because later ops take parameters, for
   // example for a moving average.
-  std::map<Dims, double> ReadIn(int64_t begin_ns, int64_t end_ns) const {
+  std::map<Dims, double> ReadIn(int64_t begin_ns, int64_t end_ns) {
     std::map<Dims, double> read;
     // For optimizers that update one tensor per call: the calls of each op.
     std::map<NameId, std::map<Dims, double>> one_by_one;
@@ -102,7 +102,7 @@ class ClearedFinder {
                                        : !forward && step == first_step);
       if (op->inputs == kNone || !reads) continue;
       const bool list = IsListUpdate(m_.trace.name(op->name));
-      for (const auto& [dims, count] : CountSizes(m_.trace, *op)) {
+      for (const auto& [dims, count] : sizes_of_.Of(op->inputs)) {
         double& single = one_by_one[op->name][dims];
         if (!list) single += count;
         read[dims] = std::max({read[dims], count, single});
@@ -201,6 +201,7 @@ class ClearedFinder {
 
   const AnalysisContext& m_;
   const ParameterUpdates& updates_;
+  SizeCounts sizes_of_;
   std::map<Dims, Pending> pending_;
   std::map<std::pair<Dims, size_t>, size_t> cleared_at_;
 };

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <compare>
 #include <iterator>
+#include <optional>
 #include <utility>
 
 #include "ops/backward_nodes.h"
@@ -16,9 +17,11 @@ double CountOfSize(const std::map<Dims, double>& counts, const Dims& dims) {
   return found == counts.end() ? 0 : found->second;
 }
 
-std::map<Dims, double> CountSizes(const Trace& trace, const Op& op) {
-  std::map<Dims, double> most;
-  for (const Argument& argument : trace.op_inputs()[op.inputs].arguments) {
+const std::map<Dims, double>& SizeCounts::Of(RowId inputs) {
+  std::optional<std::map<Dims, double>>& known = known_[inputs];
+  if (known) return *known;
+  std::map<Dims, double>& most = known.emplace();
+  for (const Argument& argument : trace_.op_inputs()[inputs].arguments) {
     std::map<Dims, double> counts;
     if (argument.elements.empty()) {
       if (!argument.dims.empty()) ++counts[argument.dims];
@@ -38,10 +41,9 @@ bool IsListUpdate(std::string_view name) {
 
 bool MayUpdateParameter(const AnalysisContext& m, RowId row) {
   const Op& op = m.trace.ops()[row];
+  const OpTraits& traits = m.tree.traits(row);
+  if (op.inputs == kNone || !traits.update || traits.zeroing) return false;
   const std::string_view name = m.trace.name(op.name);
-  if (op.inputs == kNone || !IsUpdate(name) || m.tree.traits(row).zeroing) {
-    return false;
-  }
   if (m.tree.in_backward(row)) {
     // In backward, only hooks of AccumulateGrad update parameters. The copy and
     // the addition in the node itself only store the gradient.
@@ -112,11 +114,17 @@ ParameterUpdates FindParameterUpdates(const AnalysisContext& m) {
   // take turns have different lists, whose sizes add up.
   using OpOf = std::pair<OptimizerKind, NameId>;
   using Key = std::pair<OpOf, std::map<Dims, double>>;
-  std::map<Key, double> most, now;
+  SizeCounts sizes_of(trace);
+  std::map<Key, double> most;
+  std::map<std::pair<OpOf, RowId>, double> now;  // by row of inputs
   size_t current = m.steps.windows.size();
   bool after_backward = false;
   const auto close = [&] {
-    for (const auto& [key, times] : now) {
+    std::map<Key, double> step;
+    for (const auto& [call, times] : now) {
+      step[{call.first, sizes_of.Of(call.second)}] += times;
+    }
+    for (const auto& [key, times] : step) {
       most[key] = std::max(most[key], times);
     }
     now.clear();
@@ -145,7 +153,7 @@ ParameterUpdates FindParameterUpdates(const AnalysisContext& m) {
     const bool inside_update =
         op.parent != kNone && MayUpdateParameter(m, op.parent);
     if (traits.zeroing && !in_backward) {
-      for (const auto& [dims, count] : CountSizes(trace, op)) {
+      for (const auto& [dims, count] : sizes_of.Of(op.inputs)) {
         found.zeroed.insert(dims);
       }
     }
@@ -154,7 +162,7 @@ ParameterUpdates FindParameterUpdates(const AnalysisContext& m) {
       const bool writes = updates && trace.name(op.name).ends_with('_');
       const bool reads =
           !writes && !inside_update && !Covers(optimizing, op.begin_ns);
-      for (const auto& [dims, count] : CountSizes(trace, op)) {
+      for (const auto& [dims, count] : sizes_of.Of(op.inputs)) {
         found.taken.insert(dims);
         if (reads) found.only_read.insert(dims);
       }
@@ -166,8 +174,7 @@ ParameterUpdates FindParameterUpdates(const AnalysisContext& m) {
       found.all_known = false;
       continue;
     }
-    ++now[{{KindOf(trace, row, optimizer_steps), op.name},
-           CountSizes(trace, op)}];
+    ++now[{{KindOf(trace, row, optimizer_steps), op.name}, op.inputs}];
     found.times.push_back(op.begin_ns);
   }
   close();

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <map>
+#include <optional>
 #include <set>
 #include <string_view>
 #include <vector>
@@ -43,10 +44,22 @@ bool IsListUpdate(std::string_view name);
 // count, where some optimizers run.
 bool MayUpdateParameter(const AnalysisContext& context, RowId row);
 
-// Returns how often each size occurs in one argument list of `op`, taking the
-// largest count over all lists. A fused op takes parameters, gradients and
-// state, each as a list.
-std::map<Dims, double> CountSizes(const Trace& trace, const Op& op);
+// How often each size occurs among the arguments of ops. Not thread-safe:
+// arguments are counted when they are first asked for.
+class SizeCounts {
+ public:
+  explicit SizeCounts(const Trace& trace)
+      : trace_(trace), known_(trace.op_inputs().size()) {}
+
+  // Returns the count of each size in the argument list that has most of it. A
+  // fused op takes parameters, gradients and state, each as a list. REQUIRES:
+  // `inputs` is a row of op_inputs().
+  const std::map<Dims, double>& Of(RowId inputs);
+
+ private:
+  const Trace& trace_;
+  std::vector<std::optional<std::map<Dims, double>>> known_;
+};
 
 // Returns the count of the size; 0 if `counts` does not contain it.
 double CountOfSize(const std::map<Dims, double>& counts, const Dims& dims);

@@ -1,7 +1,5 @@
 #include "evidence/gradients/twin_passes.h"
 
-#include <stepscope/op_cost.h>
-
 #include <algorithm>
 #include <cstdint>
 #include <map>
@@ -204,7 +202,7 @@ class Finder {
   }
 
   bool Multiplies(RowId row) const {
-    const KernelClass kind = ClassOfOp(m_.trace.name(OpAt(row).name));
+    const KernelClass kind = m_.tree.traits(row).kind;
     return m_.tree.traits(row).matmul || kind == KernelClass::kMatmul ||
            kind == KernelClass::kConvolution;
   }

@@ -74,9 +74,6 @@ class LoopFinder {
 
  private:
   const Op& OpAt(RowId row) const { return m_.trace.ops()[row]; }
-  KernelClass ClassOf(RowId row) const {
-    return ClassOfOp(m_.trace.name(OpAt(row).name));
-  }
 
   std::map<size_t, std::vector<RowId>> OutermostOps() const {
     std::map<size_t, std::vector<RowId>> by_step;
@@ -312,7 +309,7 @@ class LoopFinder {
       picked += Picks(name);
       read += name == "aten::_local_scalar_dense";
       if (name.starts_with("c10d::")) return false;  // ddp-bucket-shape
-      const KernelClass kind = ClassOf(row);
+      const KernelClass kind = m_.tree.traits(row).kind;
       if (kind != KernelClass::kMatmul && kind != KernelClass::kConvolution &&
           kind != KernelClass::kAttention) {
         continue;

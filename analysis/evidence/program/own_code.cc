@@ -100,7 +100,7 @@ bool IsAtBackward(const AnalysisContext& m, const Segment& pause) {
 // whole pass.
 bool IsInOptimizer(const AnalysisContext& m, const Segment& pause) {
   const RowId after = OpAfter(m, pause.end_ns);
-  return after != kNone && IsUpdate(m.trace.name(m.trace.ops()[after].name)) &&
+  return after != kNone && m.tree.traits(after).update &&
          2 * LengthIn(m.parts.optimizer.spans, {pause.begin_ns, pause.end_ns}) >
              pause.length();
 }

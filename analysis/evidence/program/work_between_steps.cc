@@ -154,7 +154,7 @@ class Finder {
     const std::string_view name = NameOf(row);
     return m_.tree.in_backward(row) || m_.tree.traits(row).matmul ||
            name.starts_with("aten::embedding") ||
-           ClassOfOp(name) == KernelClass::kAttention;
+           m_.tree.traits(row).kind == KernelClass::kAttention;
   }
 
   // Returns the parameter size that `one` matches, by its sizes or, for a

@@ -1,8 +1,6 @@
 // Does a step run the same forward pass again, although its result exists?
 // Source: the documentation of torch.autograd.grad: it takes several inputs,
 // and with create_graph=True its results can be differentiated again.
-#include <stepscope/op_cost.h>
-
 #include <algorithm>
 #include <map>
 #include <optional>
@@ -126,7 +124,7 @@ class Repeats {
   Token TokenAt(RowId row) const { return {OpAt(row).name, OpAt(row).inputs}; }
 
   bool Multiplies(RowId row) const {
-    const KernelClass kind = ClassOfOp(m_.trace.name(OpAt(row).name));
+    const KernelClass kind = m_.tree.traits(row).kind;
     return kind == KernelClass::kMatmul || kind == KernelClass::kConvolution ||
            kind == KernelClass::kAttention;
   }

@@ -70,7 +70,7 @@ Traffic TrafficOf(const AnalysisContext& m, const std::set<double>& sizes) {
   Traffic traffic;
   for (RowId row = 0; row < m.trace.ops().size(); ++row) {
     if (!m.tree.computes(row) || m.trace.ops()[row].inputs == kNone) continue;
-    const KernelClass kind = ClassOfOp(m.trace.name(m.trace.ops()[row].name));
+    const KernelClass kind = m.tree.traits(row).kind;
     if (kind != KernelClass::kElementwise && kind != KernelClass::kReduction &&
         kind != KernelClass::kCopy) {
       continue;
