@@ -54,6 +54,18 @@ Edit AllOf(const PlannedChanges& changes) {
   return AllOf(changes, changes.size());
 }
 
+// Returns the step in ns after the first change, the first two, and so on.
+std::vector<double> StepsAfterEach(const Replay& replay,
+                                   const PlannedChanges& changes) {
+  std::vector<double> steps;
+  Edit all;
+  for (const PlannedChange& change : changes) {
+    all = Combine(all, *change.variant);
+    steps.push_back(replay.StepNs(all));
+  }
+  return steps;
+}
+
 // Picks changes greedily: in each round, the change that shortens the replayed
 // step most on top of those picked before. A change may gain only after others:
 // while the host is late, a faster kernel gains nothing, and the other way
@@ -94,10 +106,9 @@ class PlanSearch {
     while (AddBest()) {
     }
     if (changes_.empty()) return {};
+    const std::vector<double> steps = StepsAfterEach(replay_, changes_);
     size_t count = 1;
-    while (replay_.StepNs(AllOf(changes_, count)) > kCloseToBest * step_ns_) {
-      ++count;
-    }
+    while (steps[count - 1] > kCloseToBest * step_ns_) ++count;
     if (count < changes_.size()) {
       changes_.resize(count);
       ChooseVariants();
@@ -268,10 +279,10 @@ Plan MakePlan(const AnalysisContext& context,
   plan.assumption = Assumption(context, plan, all);
   // Each replayed step is scaled so that the last one is step_after_ms. (That
   // is not the plain result of replay if known outcomes correct it.)
-  const double replayed = before - replay.StepNs(all);
-  for (size_t i = 0; i < changes.size(); ++i) {
-    const double part =
-        (before - replay.StepNs(AllOf(changes, i + 1))) / replayed;
+  const std::vector<double> steps = StepsAfterEach(replay, changes);
+  const double replayed = before - steps.back();
+  for (double step : steps) {
+    const double part = (before - step) / replayed;
     plan.after_each_ms.push_back(plan.step_before_ms - part * gain.expected_ms);
   }
   for (size_t i = 0; i < changes.size(); ++i) {

@@ -158,6 +158,16 @@ void Replay::Distrust(std::string why) {
 
 double Replay::StepNs(const Edit& edit,
                       const ReplayParameters& parameters) const {
+  for (const Predicted& one : predicted_) {
+    if (one.parameters == parameters && one.edit == edit) return one.step_ns;
+  }
+  const double step_ns = Predict(edit, parameters);
+  predicted_.push_back({edit, parameters, step_ns});
+  return step_ns;
+}
+
+double Replay::Predict(const Edit& edit,
+                       const ReplayParameters& parameters) const {
   if (device_) return device_->StepNs(edit, parameters);
   const double ns = Simulate(edit, parameters);
   const bool recorded_workers = edit.workers < 0 && program_.workers != 0;

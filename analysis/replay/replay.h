@@ -14,6 +14,7 @@
 
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "edit/edit.h"
 #include "replay/cpu/graph.h"
@@ -22,7 +23,8 @@
 
 namespace stepscope {
 
-// Not thread-safe: DeviceReplay keeps scratch memory.
+// Not thread-safe, const or not: StepNs() uses scratch memory and remembers its
+// results.
 class Replay {
  public:
   Replay() = default;  // not valid
@@ -60,6 +62,7 @@ class Replay {
     double step_ns = 0;
     double loading_ns = 0;  // for making or awaiting batches (training thread)
   };
+  double Predict(const Edit& edit, const ReplayParameters& parameters) const;
   Times Run(const Edit& edit, const ReplayParameters& parameters = {}) const;
   double Simulate(const Edit& edit,
                   const ReplayParameters& parameters = {}) const;
@@ -73,6 +76,14 @@ class Replay {
   double recorded_slowdown_ = 1;  // of the training thread's work, by workers
                                   // that ran at the same time
   double batch_io_ns_ = 0;        // a worker's time per batch without CPU
+  // What StepNs() returned. Choosing, sizing and planning changes asks for many
+  // edits more than once.
+  struct Predicted {
+    Edit edit;
+    ReplayParameters parameters;
+    double step_ns = 0;
+  };
+  mutable std::vector<Predicted> predicted_;
 };
 
 }  // namespace stepscope

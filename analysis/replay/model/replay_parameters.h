@@ -19,6 +19,7 @@ struct ReplayParameters {
   double scale_effect = 1;
   // The same for scales whose factor is assumed (ActivityScale::assumed).
   double assumed_effect = 1;
+  bool operator==(const ReplayParameters&) const = default;
 };
 
 }  // namespace stepscope
