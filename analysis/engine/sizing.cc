@@ -270,6 +270,13 @@ std::optional<SizedFinding> Size(const AnalysisContext& context, Found found) {
   std::erase_if(found.alternatives, [](const Alternative& alternative) {
     return alternative.edit == Edit();
   });
+  // In order, so that Combine() need not sort them again for each plan.
+  for (Alternative& alternative : found.alternatives) {
+    std::vector<ActivityScale>& scales = alternative.edit.scales;
+    if (!std::ranges::is_sorted(scales, {}, &ActivityScale::activity)) {
+      std::ranges::stable_sort(scales, {}, &ActivityScale::activity);
+    }
+  }
   const Replay& replay = context.replay;
   const double most_ms =
       found.choice == Choice::kWithinBound ? found.bound_ns * 1e-6 : 1e300;
