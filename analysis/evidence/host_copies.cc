@@ -61,8 +61,14 @@ std::vector<HostCopy> FindHostCopies(const AnalysisContext& context,
   }
   // (device, stream) of the streams that run kernels.
   std::set<std::pair<int32_t, int64_t>> compute;
+  const Kernel* last = nullptr;
   for (const Kernel& kernel : trace.kernels()) {
-    compute.insert({kernel.device, kernel.stream});
+    // Most kernels run on the stream of the kernel before them.
+    if (last == nullptr || kernel.device != last->device ||
+        kernel.stream != last->stream) {
+      compute.insert({kernel.device, kernel.stream});
+    }
+    last = &kernel;
   }
   const int32_t device = context.ledger ? context.ledger->device : 0;
   // A copy costs the step nothing while any kernel runs at the same time.

@@ -155,13 +155,14 @@ OpCost CostOfCall(std::string_view op, KernelClass kind,
 // Inner ops often lack the arguments (cudnn_convolution inside convolution), so
 // the cost comes from the first enclosing op of the same class that has them.
 OpCost CostOf(const Trace& trace, RowId op) {
-  const KernelClass kind = ClassOfOp(trace.name(trace.ops()[op].name));
+  const NameId own_name = trace.ops()[op].name;
+  const KernelClass kind = ClassOfOp(trace.name(own_name));
   OpCost cost;
   cost.kind = kind;
   for (RowId row = op; row != kNone; row = trace.ops()[row].parent) {
     const Op& call = trace.ops()[row];
     const std::string_view name = trace.name(call.name);
-    if (ClassOfOp(name) != kind) break;
+    if (call.name != own_name && ClassOfOp(name) != kind) break;
     if (call.inputs == kNone) continue;
     const OpCost told = CostOfCall(name, kind, Arguments(trace, call.inputs));
     if (told.flops >= 0) {
@@ -170,8 +171,8 @@ OpCost CostOf(const Trace& trace, RowId op) {
       // convolution_backward computes the gradients of both operands in two
       // inner ops. Each of them costs half.
       if (row != op && told.kind == KernelClass::kConvolution &&
-          (trace.name(trace.ops()[op].name).ends_with("_input") ||
-           trace.name(trace.ops()[op].name).ends_with("_weight"))) {
+          (trace.name(own_name).ends_with("_input") ||
+           trace.name(own_name).ends_with("_weight"))) {
         cost.flops /= 2;
         cost.bytes = -1;
       }

@@ -27,8 +27,9 @@ double CodeNs(const Trace& trace, RowId before, RowId after) {
                          trace.ops()[before].end_ns);
 }
 
-MergedCalls::MergedCalls(const AnalysisContext& context)
-    : m_(context), growth_(GrowthOf(context)) {}
+MergedCalls::MergedCalls(const AnalysisContext& context) : m_(context) {
+  if (!m_.has_gpu) growth_.emplace(GrowthOf(m_));
+}
 
 double MergedCalls::LeftOf(RowId row, double calls) const {
   if (m_.has_gpu) return 1 / calls;
@@ -39,7 +40,7 @@ double MergedCalls::LeftOf(RowId row, double calls) const {
   // replaces. At best it does them at the best recorded rate.
   double product_ns = 0;
   for (RowId op : m_.tree.inside(row)) {
-    if (m_.tree.computes(op)) product_ns += growth_.LeastProductNs(op);
+    if (m_.tree.computes(op)) product_ns += growth_->LeastProductNs(op);
   }
   // Removed ops inside this op are saved already.
   double rest_ns = ns;

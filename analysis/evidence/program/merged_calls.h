@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -45,7 +46,7 @@ class MergedCalls {
   double LeftOf(RowId row, double calls) const;
 
   const AnalysisContext& m_;
-  const OpGrowth growth_;
+  std::optional<OpGrowth> growth_;  // CPU-only runs
   std::vector<ShortenedOp> ops_;
   std::map<std::pair<RowId, int64_t>, int64_t> removed_;  // ns by thread, begin
   double code_ns_ = 0;                                    // saved, in all steps

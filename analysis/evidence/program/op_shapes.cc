@@ -48,9 +48,11 @@ const Argument* ArgumentAt(const Trace& trace, RowId op, size_t index) {
 
 // Broadcasts sizes as NumPy does: missing leading dimensions and dimensions of
 // 1 are stretched. The op did run, so the sizes are compatible.
-Dims Broadcast(const Dims& a, const Dims& b) {
-  Dims made = a.size() < b.size() ? b : a;
-  const Dims& other = a.size() < b.size() ? a : b;
+Dims Broadcast(Dims made, std::span<const int64_t> other) {
+  if (made.size() < other.size()) {
+    made.insert(made.begin(), other.begin(),
+                other.end() - static_cast<std::ptrdiff_t>(made.size()));
+  }
   const size_t missing = made.size() - other.size();
   for (size_t i = 0; i < other.size(); ++i) {
     made[missing + i] = std::max(made[missing + i], other[i]);
@@ -60,11 +62,11 @@ Dims Broadcast(const Dims& a, const Dims& b) {
 
 // Broadcasts the sizes of all tensors of an elementwise op.
 Dims BroadcastAll(const Trace& trace, RowId op) {
-  Dims made;
+  Dims made = DimsOf(trace, op, 0);
   // where, lerp and addcmul take three tensors. Numbers have no sizes, so they
   // change nothing.
-  for (size_t i = 0; i < 3; ++i) {
-    made = Broadcast(made, DimsOf(trace, op, i));
+  for (size_t i = 1; i < 3; ++i) {
+    made = Broadcast(std::move(made), DimsOf(trace, op, i));
   }
   return made;
 }
@@ -86,7 +88,9 @@ std::optional<Dims> ProductDims(const Trace& trace, RowId op,
     return left;
   }
   Dims made(right.begin(), right.end() - 2);
-  if (left.size() > 2) made = Broadcast(made, {left.begin(), left.end() - 2});
+  if (left.size() > 2) {
+    made = Broadcast(std::move(made), std::span(left).first(left.size() - 2));
+  }
   if (left.size() > 1) made.push_back(left[left.size() - 2]);
   made.push_back(right.back());
   return made;
@@ -325,8 +329,8 @@ std::optional<Dims> PartDims(const Trace& trace, RowId op) {
 }
 
 bool IsElementwise(std::string_view plain_name) {
-  return std::ranges::find(kElementwise, plain_name) !=
-         std::ranges::end(kElementwise);
+  static_assert(std::ranges::is_sorted(kElementwise));
+  return std::ranges::binary_search(kElementwise, plain_name);
 }
 
 bool IsProduct(std::string_view plain_name) {

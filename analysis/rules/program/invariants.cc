@@ -68,6 +68,7 @@ class Finder {
   std::vector<Invariant> Find() {
     std::vector<Invariant> found;
     for (const ForwardStep& step : m_.forward) {
+      results_.assign(step.ops.size(), std::nullopt);
       for (const auto& at : RepeatedLayers(m_.trace, step, kLeastCalls)) {
         std::optional<Invariant> one = InvariantOf(step, at);
         if (one) found.push_back(*std::move(one));
@@ -90,7 +91,7 @@ class Finder {
     std::vector<RowId> readers = {};  // first ops that take such a tensor
   };
   Between BetweenCalls(const ForwardStep& step, const std::vector<size_t>& at,
-                       int64_t elements) const {
+                       int64_t elements) {
     Between between;
     int64_t left = 0;  // tensors that nothing has taken yet
     // The same, but also counting ops with unknown results that take such a
@@ -111,15 +112,25 @@ class Finder {
         left = std::max<int64_t>(0, left - taken);
         may_be_left = std::max<int64_t>(0, may_be_left - taken);
       }
-      const std::optional<Dims> made = ResultDims(m_.trace, row);
-      if (made && ElementsIn(*made) == elements) {
+      const std::optional<int64_t> made = ResultElements(step, i);
+      if (made == elements) {
         ++left;
         between.makes = true;
       }
-      may_be_left += made ? ElementsIn(*made) == elements : taken > 0;
+      may_be_left += made ? *made == elements : taken > 0;
     }
     between.unread |= between.makes && may_be_unread;
     return between;
+  }
+
+  // Returns the number of elements that step.ops[i] makes; nullopt if unknown.
+  std::optional<int64_t> ResultElements(const ForwardStep& step, size_t i) {
+    std::optional<std::optional<int64_t>>& known = results_[i];
+    if (!known) {
+      const std::optional<Dims> made = ResultDims(m_.trace, step.ops[i]);
+      known.emplace(made ? std::optional(ElementsIn(*made)) : std::nullopt);
+    }
+    return *known;
   }
 
   // Returns the layer that step.ops[at...] call, if no call may take a tensor
@@ -261,6 +272,9 @@ class Finder {
 
   const AnalysisContext& m_;
   std::optional<LayerGradients> gradients_;  // made when first needed
+  // ResultElements() of the ops of the current step, because the loops of
+  // several layers contain the same ops.
+  std::vector<std::optional<std::optional<int64_t>>> results_;
 };
 
 Verdict CheckInvariantInLoop(const AnalysisContext& m) {
