@@ -41,22 +41,26 @@ void AddCuts(std::vector<HostCut>& into, const std::vector<HostCut>& more) {
 }
 
 // Returns the scales of both; for an activity in both, the smaller factor.
-std::vector<ActivityScale> United(std::vector<ActivityScale> a,
-                                  std::vector<ActivityScale> b) {
+std::vector<ActivityScale> United(const std::vector<ActivityScale>& a,
+                                  const std::vector<ActivityScale>& b) {
   const auto before = [](const ActivityScale& x, const ActivityScale& y) {
     return x.activity != y.activity ? x.activity < y.activity
                                     : x.factor < y.factor;
   };
   // They are usually sorted already, because rules go through a table from its
   // first row on, and a plan unites edits one after the other.
-  for (std::vector<ActivityScale>* scales : {&a, &b}) {
-    if (!std::ranges::is_sorted(*scales, before)) {
-      std::ranges::sort(*scales, before);
-    }
-  }
-  std::vector<ActivityScale> both;
+  const auto in_order = [&](const std::vector<ActivityScale>& scales,
+                            std::vector<ActivityScale>& copy)
+      -> const std::vector<ActivityScale>& {
+    if (std::ranges::is_sorted(scales, before)) return scales;
+    copy = scales;
+    std::ranges::sort(copy, before);
+    return copy;
+  };
+  std::vector<ActivityScale> of_a, of_b, both;
   both.reserve(a.size() + b.size());
-  std::ranges::merge(a, b, std::back_inserter(both), before);
+  std::ranges::merge(in_order(a, of_a), in_order(b, of_b),
+                     std::back_inserter(both), before);
   // Sorted by factor within an activity, so unique() keeps the smallest.
   both.erase(std::unique(both.begin(), both.end(),
                          [](const ActivityScale& x, const ActivityScale& y) {
@@ -86,7 +90,7 @@ Edit Combine(const Edit& a, const Edit& b) {
   Union(both.overlapped, b.overlapped);
   Union(both.no_dependency, b.no_dependency);
   AddCuts(both.cuts, b.cuts);
-  both.scales = United(std::move(both.scales), b.scales);
+  both.scales = United(a.scales, b.scales);
   return both;
 }
 

@@ -20,18 +20,38 @@ namespace {
 constexpr double kShareToTrust = 0.01;
 constexpr double kHostBound = 0.15;  // share of the step in which the GPU waits
 
-// Returns what the kernel is part of: for a CUDA graph, the captured operator;
-// for a compiled kernel, the operators fused into it.
-std::string PartOf(const Trace& trace, const KernelUse& use,
-                   ByName<std::string>& fused_ops) {
-  const Kernel& kernel = trace.kernels()[use.kernel];
-  const std::span<const NameId> captured = CapturedOps(trace, kernel);
-  if (!captured.empty()) return std::string(trace.name(captured.front()));
-  const std::string& fused = fused_ops(kernel.name);
-  if (!fused.empty()) return fused;
-  if (use.op != kNone) return OpWithShapes(trace, use.op);
-  return std::string(trace.name(kernel.name));
-}
+// What kernels are part of, in words.
+class Parts {
+ public:
+  explicit Parts(const Trace& trace)
+      : trace_(trace), fused_ops_(trace, &FusedOpsInWords) {}
+
+  // For a kernel of a CUDA graph, the captured operator; for a compiled one,
+  // the operators fused into it.
+  std::string Of(const KernelUse& use) {
+    const Kernel& kernel = trace_.kernels()[use.kernel];
+    const std::span<const NameId> captured = CapturedOps(trace_, kernel);
+    if (!captured.empty()) return std::string(trace_.name(captured.front()));
+    const std::string& fused = fused_ops_(kernel.name);
+    if (!fused.empty()) return fused;
+    if (use.op != kNone) return OpOf(use.op);
+    return std::string(trace_.name(kernel.name));
+  }
+
+ private:
+  // Calls of an op with equal arguments share the text.
+  std::string OpOf(RowId row) {
+    const Op& op = trace_.ops()[row];
+    if (op.inputs == kNone) return OpWithShapes(trace_, row);
+    std::string& text = ops_[{op.name, op.inputs}];
+    if (text.empty()) text = OpWithShapes(trace_, row);
+    return text;
+  }
+
+  const Trace& trace_;
+  ByName<std::string> fused_ops_;
+  std::map<std::pair<NameId, RowId>, std::string> ops_;
+};
 
 }  // namespace
 
@@ -116,10 +136,10 @@ std::vector<Example> LongestKernels(const AnalysisContext& m,
     const KernelUse* longest = nullptr;
   };
   std::map<std::string, Sum> sums;
-  ByName fused_ops(m.trace, &FusedOpsInWords);
+  Parts parts(m.trace);
   for (const KernelUse& use : m.kernels.uses) {
     if (!wanted(use)) continue;
-    Sum& sum = sums[PartOf(m.trace, use, fused_ops)];
+    Sum& sum = sums[parts.Of(use)];
     sum.ns += use.ns;
     ++sum.count;
     if (sum.longest == nullptr || use.ns > sum.longest->ns) sum.longest = &use;

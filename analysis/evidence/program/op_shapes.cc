@@ -316,6 +316,9 @@ std::optional<SliceRange> SliceArguments(const Trace& trace, RowId op) {
 }
 
 std::optional<Dims> PartDims(const Trace& trace, RowId op) {
+  if (!IsAnyOf(PlainNameOf(trace, op), {"slice", "narrow", "select"})) {
+    return {};
+  }
   Dims part = DimsOf(trace, op, 0);
   if (const auto range = SliceArguments(trace, op)) {
     part[range->dim] = range->count();
