@@ -22,6 +22,7 @@
 #include "evidence/program/op_shapes.h"
 #include "ops/intervals.h"
 #include "ops/op_arguments.h"
+#include "ops/op_traits.h"
 #include "steps/steady_steps.h"
 #include "words/quantities.h"
 
@@ -32,6 +33,9 @@ namespace {
 // Batch sizes may happen to grow by the same number two or three times in a
 // row.
 constexpr size_t kLeastGrowing = 5;
+// Appending a part takes at least as long as a short kernel or the call of an
+// op.
+constexpr double kShortKernelNs = 2'000;
 
 // A loop in one step, or several loops of the same sizes.
 struct Growth {
@@ -56,6 +60,8 @@ struct Chain {
   std::vector<int64_t> first = {};
   size_t iterations = 1;
   std::vector<RowId> ops = {};
+  std::vector<double> parts = {};  // by op: share of its result that is new
+  double part = 0;                 // of the last call
 };
 
 class Finder {
@@ -90,11 +96,7 @@ class Finder {
   // each new token, as a step. Its `ns` is the time per step.
   std::optional<Growth> ProductsOverSteps() const {
     if (!m_.parts.optimizer.spans.empty() || by_step_.empty()) return {};
-    std::vector<RowId> all;
-    for (const auto& [step, rows] : by_step_) {
-      all.insert(all.end(), rows.begin(), rows.end());
-    }
-    std::optional<Growth> best = ProductsAmong(all);
+    std::optional<Growth> best = ProductsAmong(AllRows());
     if (!best || best->trains || !AreMostSteps(m_.steps, best->iterations)) {
       return {};
     }
@@ -106,35 +108,65 @@ class Finder {
   // Finds tensors that aten::cat makes longer each time.
   std::vector<Growth> Copies() const {
     std::vector<Growth> found;
-    for (const auto& [step, rows] : by_step_) {
-      for (const Chain& chain : ChainsOf(rows)) {
-        if (static_cast<int64_t>(chain.iterations) < kLeastPasses) continue;
-        Growth one{.step = step,
-                   .span = {m_.trace.ops()[chain.ops.front()].begin_ns,
-                            m_.trace.ops()[chain.ops.back()].end_ns},
-                   .iterations = chain.iterations,
-                   .first = chain.first,
-                   .last = chain.makes};
-        std::vector<double> times;
-        for (RowId row : chain.ops) {
-          times.push_back(TimeOf(row, one.trains));
-          one.ns += times.back();
-        }
-        const auto [shortest, longest] = std::ranges::minmax(times);
-        const bool read = IsReadBetween(rows, chain);
-        // Backward needs each of the tensors, as in a DenseNet, so they cannot
-        // share memory.
-        if (read && one.trains) continue;
-        // If each tensor is read, the new part must be written in each
-        // iteration.
-        one.ns -= read ? shortest * static_cast<double>(times.size()) : longest;
-        found.push_back(std::move(one));
-      }
+    for (const auto& [step, rows] : by_step_) AddGrowing(step, rows, found);
+    return found;
+  }
+
+  // As ProductsOverSteps(), for such tensors.
+  std::vector<Growth> CopiesOverSteps() const {
+    std::vector<Growth> found;
+    if (!m_.parts.optimizer.spans.empty() || by_step_.empty()) return found;
+    AddGrowing(by_step_.begin()->first, AllRows(), found);
+    std::erase_if(found, [&](const Growth& one) {
+      return !AreMostSteps(m_.steps, one.iterations);
+    });
+    for (Growth& one : found) {
+      one.ns /= static_cast<double>(m_.steps.steady.size());
     }
     return found;
   }
 
  private:
+  std::vector<RowId> AllRows() const {
+    std::vector<RowId> all;
+    for (const auto& [step, rows] : by_step_) {
+      all.insert(all.end(), rows.begin(), rows.end());
+    }
+    return all;
+  }
+
+  void AddGrowing(size_t step, std::span<const RowId> rows,
+                  std::vector<Growth>& found) const {
+    for (const Chain& chain : ChainsOf(rows)) {
+      // The sizes of a few calls may grow by chance, but not those of all
+      // layers.
+      const auto calls = static_cast<int64_t>(chain.ops.size());
+      if (chain.iterations < kLeastGrowing || calls < kLeastPasses) continue;
+      Growth one{.step = step,
+                 .span = {m_.trace.ops()[chain.ops.front()].begin_ns,
+                          m_.trace.ops()[chain.ops.back()].end_ns},
+                 .iterations = chain.iterations,
+                 .first = chain.first,
+                 .last = chain.makes};
+      std::vector<double> times;
+      for (RowId row : chain.ops) times.push_back(TimeOf(row, one.trains));
+      const auto [shortest, longest] = std::ranges::minmax(times);
+      const bool read = IsReadBetween(rows, chain);
+      // Backward needs each of the tensors, as in a DenseNet, so they cannot
+      // share memory.
+      if (read && one.trains) continue;
+      // If each tensor is read, the new part must be written in each iteration.
+      const double least =
+          std::min<double>(shortest, m_.has_gpu ? kShortKernelNs : kOpCallNs);
+      for (size_t i = 0; i < times.size(); ++i) {
+        one.ns += times[i];
+        if (read) one.ns -= std::max(least, chain.parts[i] * times[i]);
+      }
+      if (!read) one.ns -= longest;
+      found.push_back(std::move(one));
+    }
+  }
+
   // Returns the longest loop of such products among forward ops.
   std::optional<Growth> ProductsAmong(std::span<const RowId> rows) const {
     std::map<std::tuple<NameId, int64_t, int64_t>, std::vector<Iteration>>
@@ -287,10 +319,13 @@ class Finder {
         grown->makes = one.makes;
         ++grown->iterations;
         grown->ops.push_back(row);
+        grown->parts.push_back(one.part);
       } else if (same != chains.end()) {
         same->ops.push_back(row);
+        same->parts.push_back(one.part);
       } else {
         one.ops = {row};
+        one.parts = {one.part};
         chains.push_back(std::move(one));
       }
     }
@@ -312,6 +347,9 @@ class Finder {
       if (parts[i].dims.size() != one.takes.size()) return false;
       one.makes[*axis] += parts[i].dims[*axis];
     }
+    one.part =
+        1 - static_cast<double>(one.takes[*axis]) /
+                static_cast<double>(std::max<int64_t>(one.makes[*axis], 1));
     return true;
   }
 
@@ -445,9 +483,13 @@ void AddProducts(const AnalysisContext& m, const std::vector<Growth>& found,
 }
 
 void AddCopies(const AnalysisContext& m, const std::vector<Growth>& found,
-               Verdict& verdict) {
+               bool over_steps, Verdict& verdict) {
   const Growth* longest = nullptr;
-  const double ns = PerStep(m, found, longest);
+  double ns = PerStep(m, found, longest);
+  if (over_steps) {
+    ns = 0;
+    for (const Growth& one : found) ns += one.ns;
+  }
   if (!longest || ns * 1e-6 < MinReportableGainMs(m)) return;
   Finding finding = About(m, *longest);
   finding.evidence = "aten::cat makes a tensor longer, " +
@@ -459,7 +501,7 @@ void AddCopies(const AnalysisContext& m, const std::vector<Growth>& found,
                      " per step more than copying each part once.";
   finding.assumption =
       "at best: one copy of the whole tensor remains, or, where other ops read "
-      "it in each iteration, copies that each take as long as the shortest";
+      "it in each iteration, one of each new part";
   finding.fix_python =
       "collect the parts in a list and call torch.cat once behind the loop; "
       "where each iteration reads all of it (a cache of keys and values), "
@@ -477,7 +519,10 @@ Verdict CheckGrowingPrefix(const AnalysisContext& m) {
   if (m.steps.thread == kNone) return verdict;
   const Finder finder(m);
   AddProducts(m, finder.Products(), finder.ProductsOverSteps(), verdict);
-  AddCopies(m, finder.Copies(), verdict);
+  std::vector<Growth> copies = finder.Copies();
+  const bool over_steps = copies.empty();
+  if (over_steps) copies = finder.CopiesOverSteps();
+  AddCopies(m, copies, over_steps, verdict);
   return verdict;
 }
 
@@ -492,8 +537,9 @@ constexpr Rule kRules[] = {
      .detect =
          "in two thirds of the steps, products with the same weights get more "
          "rows in at least 5 iterations in a row, growing by the same number "
-         "each time; or aten::cat adds to its own result at least 16 times, "
-         "and the copies take 1 % of the step",
+         "each time; or aten::cat adds to its own result at least 16 times "
+         "(5 times, if several tensors grow so), and the copies take 1 % of "
+         "the step",
      .avoid = "backward needs each of the longer tensors, because other ops "
               "read them (DenseNet)",
      .fix_cpp = "keep what earlier positions made; torch::cat once",

@@ -18,6 +18,7 @@ TEST(DevicePeaksTest, KnowsDevicesByTheirNames) {
   EXPECT_EQ(PeaksOf(Named("NVIDIA H100 80GB HBM3")).device, "H100 SXM");
   EXPECT_EQ(PeaksOf(Named("NVIDIA H100 PCIe")).device, "H100 PCIe");
   EXPECT_EQ(PeaksOf(Named("NVIDIA H200")).bytes_per_ns, 4800);
+  EXPECT_EQ(PeaksOf(Named("NVIDIA H20")).device, "H20");
   EXPECT_EQ(PeaksOf(Named("Tesla V100-DGXS-32GB")).fp16, 125e3);
   EXPECT_EQ(PeaksOf(Named("Tesla T4")).device, "T4");
   EXPECT_EQ(PeaksOf(Named("NVIDIA L40S")).device, "L40S");
@@ -41,7 +42,8 @@ TEST(DevicePeaksTest, GivesUnknownDevicesTheRatiosOfTheirGeneration) {
   const DevicePeaks ada = PeaksOf(Named("NVIDIA RTX 4000", 8, 9));
   EXPECT_EQ(ada.device, "L40S");
   EXPECT_FALSE(ada.exact);
-  EXPECT_EQ(PeaksOf(Named("something", 12, 0)).device, "B200");
+  EXPECT_EQ(PeaksOf(Named("something", 10, 3)).device, "B200");
+  EXPECT_EQ(PeaksOf(Named("something", 12, 0)).device, "RTX 5090");
   EXPECT_FALSE(PeaksOf(Named("something")).known());
   EXPECT_FALSE(PeaksOf(Named("AMD Radeon Graphics", 9, 0)).known());
 }

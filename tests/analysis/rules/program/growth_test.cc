@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <string>
+#include <utility>
 
 #include "analysis/rules/rule_testing.h"
 #include "support/compute_text.h"
@@ -259,6 +260,42 @@ TEST(GrowingPrefixTest, AdvisesToWriteACacheInParts) {
   const Finding* finding = Find(report, kRule);
   ASSERT_NE(finding, nullptr);
   EXPECT_NEAR(finding->gain.expected_ms, 2.1 - 20 * 0.01, 0.01);
+}
+
+// Keys and values of two layers in the middle of generation, for `tokens`
+// tokens per step. Each of the four copies takes 500 us.
+Report Generating(int steps, int tokens) {
+  CpuText text;
+  int length = 1'000;
+  for (int step = 0; step < steps; ++step) {
+    for (int token = 0; token < tokens; ++token, ++length) {
+      for (int layer = 0; layer < 2; ++layer) {
+        for (int copy = 0; copy < 2; ++copy) {
+          text.Op("inputs=(TensorList(float[" + std::to_string(length) +
+                      ",64],float[1,64]),Scalar=\"0\") aten::cat",
+                  500);
+        }
+        text.Op("inputs=(float[1,64],float[" + std::to_string(length + 1) +
+                    ",64],float[" + std::to_string(length + 1) +
+                    ",64]) aten::scaled_dot_product_attention",
+                100);
+      }
+    }
+    text.EndStep();
+  }
+  return text.Analyzed();
+}
+
+TEST(GrowingPrefixTest, KnowsACacheThatIsCopiedForEachToken) {
+  for (const auto& [steps, tokens] :
+       {std::pair{4, 6}, std::pair{12, 1}, std::pair{4, 4}}) {
+    const Report report = Generating(steps, tokens);
+    const Finding* finding = Find(report, kRule);
+    ASSERT_NE(finding, nullptr) << steps;
+    // Calling an op takes 20 us, even for a short copy.
+    EXPECT_NEAR(finding->gain.expected_ms, tokens * 4 * 0.48, 0.05) << steps;
+  }
+  EXPECT_TRUE(IsClean(Generating(4, 1), kRule));
 }
 
 TEST(GrowingPrefixTest, StaysSilentOnFewOrEqualCopies) {
