@@ -140,10 +140,34 @@ class Finder {
     return name == "linear" ? weight[0] : weight[1];
   }
 
+  bool HasArguments(RowId row) const {
+    const RowId inputs = m_.trace.ops()[row].inputs;
+    return inputs != kNone && !m_.trace.op_inputs()[inputs].arguments.empty();
+  }
+
+  // True if `row` computes with a view of a tensor of size `dims`, as far as
+  // sizes tell: aten::gelu may take [6144, 4096] as [24, 256, 4096]. A view
+  // itself changes nothing.
+  bool MayTakeViewOf(RowId row, const Dims& dims) const {
+    if (m_.tree.traits(row).bookkeeping) return false;
+    const std::span<const RowId> inside = m_.tree.inside(row);
+    // Without its own arguments, those of the ops that it calls count.
+    const auto known = std::ranges::find_if(
+        inside, [&](RowId at) { return HasArguments(at); });
+    if (known == inside.end()) {
+      return HasGradient(row) || IsElementwise(NameOf(row));
+    }
+    const size_t count = *known == row ? 1 : inside.size();
+    return std::ranges::any_of(inside.first(count), [&](RowId at) {
+      return TakesElements(m_.trace, at, ElementsIn(dims));
+    });
+  }
+
   // Returns the products that take the result of ops[i], of size `dims`.
   // `scales` receives the ops that scale its rows before that. Empty if any
-  // other op takes a tensor of that size. With `until_next`, only ops before
-  // the next op that makes such a tensor count.
+  // other op takes a tensor of that size, or, before the first product, a view
+  // of it. With `until_next`, only ops before the next op that makes such a
+  // tensor count.
   std::vector<RowId> Takers(std::span<const RowId> ops, size_t i,
                             const Dims& dims, bool until_next,
                             std::vector<RowId>& scales) const {
@@ -165,6 +189,8 @@ class Finder {
         }
         if (!IsProduct(NameOf(row))) return {};
         takers.push_back(row);
+      } else if (takers.empty() && MayTakeViewOf(row, dims)) {
+        return {};
       }
       if (until_next && ResultDims(m_.trace, row) == dims) break;
     }
@@ -248,7 +274,10 @@ class Finder {
                           static_cast<double>(ElementsIn(*made));
     Order one{.kind = Order::Kind::kUpsampling, .first = row, .made = *made};
     for (++i; i < ops.size(); ++i) {
-      if (!TakesDims(m_.trace, ops[i], *made)) continue;
+      if (!TakesDims(m_.trace, ops[i], *made)) {
+        if (one.ops.empty() && MayTakeViewOf(ops[i], *made)) return {};
+        continue;
+      }
       const int64_t channels = ChannelsBehind(ops[i], *made);
       if (channels == 0) return {};
       if (one.ops.empty()) one.then = ops[i];
@@ -499,8 +528,9 @@ constexpr Rule kRules[] = {
          "with a kernel of one pixel), to at most half the width; or what a "
          "matrix product makes is only multiplied once more, and the other "
          "order needs at most half of the operations",
-     .avoid = "another op takes a tensor of that size, such as an activation, "
-              "or the gathered rows are changed by more than a factor for each",
+     .avoid = "another op takes a tensor of that size, or may take a view of "
+              "it, such as an activation, or the gathered rows are changed by "
+              "more than a factor for each",
      .fix_cpp = "project first, then sum or enlarge; A.mm(B.mm(v))",
      .fix_python = "project first, then sum or enlarge; A @ (B @ v)"}};
 

@@ -33,6 +33,18 @@ Report StepOf(const std::vector<std::string>& lines, bool trains = false) {
   return text.Analyzed();
 }
 
+constexpr const char* kEnlarge =
+    "inputs=(float[6,64,24,24],ScalarList=\"[96, 96]\",Scalar=\"False\",) "
+    "aten::upsample_bilinear2d";
+std::string Convolution(const std::string& input, const std::string& weight,
+                        const std::string& stride = "[1, 1]") {
+  return "inputs=(" + input + "," + weight + ",float[5],ScalarList=\"" +
+         stride + "\",ScalarList=\"[0, 0]\",ScalarList=\"[1, 1]\"," +
+         "Scalar=\"1\") aten::conv2d";
+}
+const std::string kClassify =
+    Convolution("float[6,64,96,96]", "float[5,64,1,1]");
+
 struct Graph {
   std::string nodes = "1000";  // number of nodes to gather rows from
   std::string width = "64";    // width after the projection
@@ -152,6 +164,39 @@ TEST(ProductOrderTest, StaysSilentIfAnotherOpReadsTheProduct) {
   EXPECT_TRUE(IsClean(StepOf({first, then, then}), kRule));
 }
 
+// A view has as many elements as its tensor. Some files have the sizes of
+// views only.
+TEST(ProductOrderTest, StaysSilentIfAnotherOpMayReadAViewOfTheProduct) {
+  const std::string first = Mm("256,512", "512,300");
+  const std::string then = Mm("256,300", "300,2");
+  EXPECT_TRUE(IsClean(StepOf({first, "inputs=(float[76800]) aten::gelu", then}),
+                      kRule));
+  EXPECT_TRUE(IsClean(
+      StepOf({first, "inputs=(float[8,32,300]) aten::gelu", then}), kRule));
+  EXPECT_FALSE(IsClean(
+      StepOf({first, "inputs=(float[8,32,300]) aten::view", then}), kRule));
+  EXPECT_FALSE(IsClean(
+      StepOf({first, "inputs=(float[256,512]) aten::gelu", then}), kRule));
+  // After the second product, such a tensor may be any other one.
+  EXPECT_FALSE(IsClean(
+      StepOf({first, then, "inputs=(float[76800]) aten::gelu"}), kRule));
+  EXPECT_TRUE(
+      IsClean(Of(Graph{.sums = "inputs=(float[128000]) aten::relu"}), kRule));
+  EXPECT_TRUE(IsClean(
+      StepOf({kEnlarge, "inputs=(float[3538944]) aten::relu", kClassify}),
+      kRule));
+}
+
+// An op without recorded arguments may read it if it computes in the graph.
+TEST(ProductOrderTest, StaysSilentIfAnOpWithoutArgumentsMayReadTheProduct) {
+  const std::string first = Mm("256,512", "512,300");
+  const std::string then = Mm("256,300", "300,2");
+  EXPECT_TRUE(IsClean(StepOf({first, "aten::gelu", then}), kRule));
+  EXPECT_TRUE(IsClean(StepOf({first, "aten::fft_rfft", then}, true), kRule));
+  EXPECT_FALSE(IsClean(StepOf({first, "aten::fft_rfft", then}), kRule));
+  EXPECT_FALSE(IsClean(StepOf({first, "aten::view", then}, true), kRule));
+}
+
 // The next step may continue with this step's result.
 TEST(ProductOrderTest, IgnoresASquareMatrixCarriedToTheNextStep) {
   const std::vector<std::string> lines = {Mm("300,300", "300,300"),
@@ -175,18 +220,6 @@ TEST(ProductOrderTest, AMatrixOfAGraphSumsUp) {
   EXPECT_FALSE(IsClean(StepOf({spreads, project("32"), project("16")}), kRule));
   EXPECT_TRUE(IsClean(StepOf({spreads, project("32"), project("64")}), kRule));
 }
-
-constexpr const char* kEnlarge =
-    "inputs=(float[6,64,24,24],ScalarList=\"[96, 96]\",Scalar=\"False\",) "
-    "aten::upsample_bilinear2d";
-std::string Convolution(const std::string& input, const std::string& weight,
-                        const std::string& stride = "[1, 1]") {
-  return "inputs=(" + input + "," + weight + ",float[5],ScalarList=\"" +
-         stride + "\",ScalarList=\"[0, 0]\",ScalarList=\"[1, 1]\"," +
-         "Scalar=\"1\") aten::conv2d";
-}
-const std::string kClassify =
-    Convolution("float[6,64,96,96]", "float[5,64,1,1]");
 
 TEST(ProductOrderTest, ClassifiesBeforeEnlarging) {
   const Report report = StepOf({kEnlarge, kClassify}, true);
