@@ -8,6 +8,9 @@
 #include <utility>
 
 #include "evidence/optimizer_work.h"
+#include "evidence/program/op_shapes.h"
+#include "ops/backward_nodes.h"
+#include "ops/contains.h"
 #include "steps/patterns.h"
 #include "steps/steady_steps.h"
 #include "timeline/timeline.h"
@@ -25,15 +28,18 @@ constexpr int64_t kRowsPerLookup = 10;
 
 using Sizes = std::vector<int64_t>;
 
-// The positions of the arguments of a table's backward op.
+// The positions of the arguments of a table's backward op, and of the forward
+// op, which takes the table and the indices first.
 struct Layout {
   std::string_view op;
-  size_t indices, rows, by_frequency, mode;
+  size_t rows, by_frequency, mode;
+  size_t forward_by_frequency, forward_mode;
 };
 constexpr size_t kNoArgument = 99;
 constexpr Layout kLayouts[] = {
-    {"aten::embedding_dense_backward", 1, 2, 4, kNoArgument},
-    {"aten::_embedding_bag_dense_backward", 1, 5, 6, 7}};
+    {"aten::embedding_dense_backward", 2, 4, kNoArgument, 3, kNoArgument},
+    {"aten::_embedding_bag_dense_backward", 5, 6, 7, 3, 4}};
+constexpr size_t kTable = 0, kIndices = 1;
 
 std::string_view ConcreteArgument(const Trace& trace, RowId op, size_t index) {
   const RowId inputs = trace.ops()[op].inputs;
@@ -42,29 +48,72 @@ std::string_view ConcreteArgument(const Trace& trace, RowId op, size_t index) {
   return index < arguments.size() ? trace.name(arguments[index].concrete) : "";
 }
 
+// Returns the op that made the autograd node around `op`; kNone if unknown.
+RowId ForwardOf(const Trace& trace, RowId op) {
+  const RowId node = NodeAround(trace, op);
+  return node == kNone ? kNone : trace.ops()[node].forward;
+}
+
 // True if PyTorch implements no sparse gradient for this call (Embedding.cpp
 // and EmbeddingBag.cpp in ATen).
 bool HasNoSparseForm(const Trace& trace, RowId op, const Layout& layout) {
-  return ConcreteArgument(trace, op, layout.by_frequency) == "True" ||
-         ConcreteArgument(trace, op, layout.mode) == "2";
+  const auto rules_out = [&](RowId row, size_t by_frequency, size_t mode) {
+    return row != kNone &&
+           (ConcreteArgument(trace, row, by_frequency) == "True" ||
+            ConcreteArgument(trace, row, mode) == "2");
+  };
+  return rules_out(op, layout.by_frequency, layout.mode) ||
+         rules_out(ForwardOf(trace, op), layout.forward_by_frequency,
+                   layout.forward_mode);
 }
 
 // Returns the table: its number of rows from an argument, its width from the
-// gradient. Before torch 2.1 the number was not recorded, so the sizes come
-// from the forward op.
+// gradient. Before torch 2.1 the number was not recorded, and some files lack
+// the gradient's sizes, so the sizes come from the forward op.
 TensorShape TableOf(const Trace& trace, RowId op, const Layout& layout) {
   TensorShape table = TensorArgument(trace, op, 0);
   const std::string_view rows = ConcreteArgument(trace, op, layout.rows);
   int64_t count = 0;
   std::from_chars(rows.data(), rows.data() + rows.size(), count);
-  if (count > 0 && !table.dims.empty()) {
+  if (count > 0 && table.dims.size() > 1) {
     table.dims = {count, table.dims.back()};
     return table;
   }
-  const RowId node = NodeAround(trace, op);
-  if (node == kNone || trace.ops()[node].forward == kNone) return {};
-  table = TensorArgument(trace, trace.ops()[node].forward, 0);
+  const RowId forward = ForwardOf(trace, op);
+  if (forward == kNone) return {};
+  table = TensorArgument(trace, forward, kTable);
   return table.dims.size() == 2 ? table : TensorShape();
+}
+
+TensorShape IndicesOf(const Trace& trace, RowId op) {
+  const TensorShape indices = TensorArgument(trace, op, kIndices);
+  const RowId forward = ForwardOf(trace, op);
+  return indices.known() || forward == kNone
+             ? indices
+             : TensorArgument(trace, forward, kIndices);
+}
+
+bool HasArguments(const Trace& trace, const Op& op) {
+  return op.inputs != kNone && !trace.op_inputs()[op.inputs].arguments.empty();
+}
+
+// Returns the most bytes that a parameter may have whose gradient `node` made,
+// by what the forward op takes; 0 if unknown. The op may also take larger
+// tensors than the parameter, so the result is seldom too small.
+double MostBytesOfParameter(const Trace& trace, RowId node) {
+  const RowId forward = node == kNone ? kNone : trace.ops()[node].forward;
+  if (forward == kNone || !HasArguments(trace, trace.ops()[forward])) return 0;
+  const size_t count =
+      trace.op_inputs()[trace.ops()[forward].inputs].arguments.size();
+  size_t first = WeightArgument(trace, forward);
+  const size_t end = first > 0 ? first + 1 : count;
+  // Layers that normalise take their input first.
+  if (first == 0 && Contains(PlainNameOf(trace, forward), "norm")) first = 1;
+  int64_t most = 0;
+  for (size_t i = first; i < end; ++i) {
+    most = std::max(most, BytesOf(trace, TensorArgument(trace, forward, i)));
+  }
+  return static_cast<double>(most);
 }
 
 // The gradients of one size, over all steady steps.
@@ -90,8 +139,18 @@ struct Gradients {
   }
 };
 using BySize = std::map<Sizes, Gradients>;
+// The sizes of the table whose gradient a node makes, by its outermost range.
+using TablesByNode = std::map<RowId, Sizes>;
 
-void FindBackwardOps(const AnalysisContext& m, BySize& sizes) {
+// A stored gradient, in time order.
+struct Kept {
+  RowId row = kNone;           // AccumulateGrad
+  Gradients* table = nullptr;  // of its size
+  double bytes = 0;
+};
+
+void FindBackwardOps(const AnalysisContext& m, BySize& sizes,
+                     TablesByNode& nodes) {
   for (RowId row = 0; row < m.trace.ops().size(); ++row) {
     const Op& op = m.trace.ops()[row];
     const auto* layout =
@@ -100,8 +159,9 @@ void FindBackwardOps(const AnalysisContext& m, BySize& sizes) {
       continue;
     }
     const TensorShape table = TableOf(m.trace, row, *layout);
-    const TensorShape indices = TensorArgument(m.trace, row, layout->indices);
+    const TensorShape indices = IndicesOf(m.trace, row);
     if (!table.known() || !indices.known()) continue;
+    nodes[OutermostOf(m.trace, row)] = table.dims;
     Gradients& one = sizes[table.dims];
     if (one.backward.empty()) {
       one.found.table = table;
@@ -114,27 +174,109 @@ void FindBackwardOps(const AnalysisContext& m, BySize& sizes) {
 }
 
 // Finds the nodes that store gradients, and the engine's sums of several
-// gradients of one tensor, which run outside these nodes. Returns the bytes of
-// all stored gradients.
-double FindSums(const AnalysisContext& m, BySize& sizes) {
-  double all_bytes = 0;
-  for (RowId row = 0; row < m.trace.ops().size(); ++row) {
-    const Op& op = m.trace.ops()[row];
-    const bool keeps = m.tree.traits(row).accumulate_grad;
-    const bool adds = m.tree.traits(row).adding && op.parent != kNone &&
-                      m.trace.name(m.trace.ops()[op.parent].name)
-                          .starts_with("autograd::engine::");
-    if ((!keeps && !adds) || !InSteadyStep(m.steps, op.begin_ns)) continue;
-    const TensorShape gradient = TensorArgument(m.trace, row, 0);
-    const auto bytes = static_cast<double>(BytesOf(m.trace, gradient));
-    if (keeps) all_bytes += bytes;
-    const auto one = sizes.find(gradient.dims);
-    if (one == sizes.end()) continue;
-    (keeps ? one->second.kept : one->second.sums).push_back(row);
-    if (keeps) one->second.bytes += bytes;
+// gradients of one tensor, which run outside these nodes. Where their sizes
+// were not recorded, the node before tells whose gradient it is.
+class SumFinder {
+ public:
+  SumFinder(const AnalysisContext& context, const TablesByNode& nodes,
+            BySize& sizes)
+      : m_(context),
+        nodes_(nodes),
+        sizes_(sizes),
+        before_(context.trace.threads().size(), kNone) {}
+
+  void Find() {
+    for (RowId row = 0; row < m_.trace.ops().size(); ++row) {
+      const Op& op = m_.trace.ops()[row];
+      if (op.thread == kNone) continue;
+      if (m_.tree.traits(row).accumulate_grad) {
+        if (InSteadyStep(m_.steps, op.begin_ns)) AddKept(row);
+      } else if (IsSum(row)) {
+        if (InSteadyStep(m_.steps, op.begin_ns)) AddSum(row);
+      } else if (op.parent == kNone && op.kind == OpKind::kBackward &&
+                 !Contains(m_.trace.name(op.name), "AccumulateGrad") &&
+                 !IsUnsizedView(op.forward)) {
+        before_[op.thread] = row;
+      }
+    }
   }
-  return all_bytes;
-}
+
+  // All stored gradients, and their bytes; 0 bytes if any are unknown.
+  std::vector<Kept> kept;
+  double all_bytes() const {
+    double bytes = 0;
+    for (const Kept& one : kept) {
+      if (one.bytes == 0) return 0;
+      bytes += one.bytes;
+    }
+    return bytes;
+  }
+
+ private:
+  bool IsSum(RowId row) const {
+    const RowId parent = m_.trace.ops()[row].parent;
+    return m_.tree.traits(row).adding && parent != kNone &&
+           m_.trace.name(m_.trace.ops()[parent].name)
+               .starts_with("autograd::engine::");
+  }
+
+  // A view passes on what the node before made: the gradient of a weight goes
+  // through the node of aten::t.
+  bool IsUnsizedView(RowId forward) const {
+    return forward != kNone && m_.tree.traits(forward).bookkeeping &&
+           !HasArguments(m_.trace, m_.trace.ops()[forward]);
+  }
+
+  // The table whose gradient `node` makes, if a gradient of unknown or
+  // flattened sizes may be that one.
+  const Sizes* TableAt(RowId node, const TensorShape& gradient) const {
+    const auto table = nodes_.find(node);
+    return table != nodes_.end() &&
+                   (!gradient.known() ||
+                    ElementsOf(gradient) == ElementsIn(table->second))
+               ? &table->second
+               : nullptr;
+  }
+
+  void AddKept(RowId row) {
+    const RowId before = before_[m_.trace.ops()[row].thread];
+    const TensorShape gradient = TensorArgument(m_.trace, row, 0);
+    auto found = sizes_.find(gradient.dims);
+    if (const Sizes* table = TableAt(before, gradient)) {
+      found = sizes_.find(*table);
+    }
+    Kept one{.row = row};
+    if (gradient.known()) {
+      one.bytes = static_cast<double>(BytesOf(m_.trace, gradient));
+    } else if (found == sizes_.end()) {
+      one.bytes = MostBytesOfParameter(m_.trace, before);
+    } else {
+      one.bytes =
+          static_cast<double>(BytesOf(m_.trace, found->second.found.table));
+    }
+    if (found != sizes_.end()) {
+      one.table = &found->second;
+      one.table->kept.push_back(row);
+      one.table->bytes += one.bytes;
+    }
+    kept.push_back(one);
+  }
+
+  void AddSum(RowId row) {
+    const TensorShape gradient = TensorArgument(m_.trace, row, 0);
+    auto found = sizes_.find(gradient.dims);
+    if (!gradient.known()) {
+      const auto table = nodes_.find(m_.trace.ops()[row].parent);
+      if (table != nodes_.end()) found = sizes_.find(table->second);
+    }
+    if (found != sizes_.end()) found->second.sums.push_back(row);
+  }
+
+  const AnalysisContext& m_;
+  const TablesByNode& nodes_;
+  BySize& sizes_;
+  std::vector<RowId> before_;  // by thread: the last node that is no such view
+};
 
 // Returns the share of tables in the elements of all tensors that `op` takes.
 double ShareOfTables(const Trace& trace, const Op& op, const BySize& sizes) {
@@ -154,6 +296,48 @@ double ShareOfTables(const Trace& trace, const Op& op, const BySize& sizes) {
   return all > 0 ? of_tables / all : 0;
 }
 
+// Adds what else runs when a gradient is stored: the copies that
+// DistributedDataParallel makes of it, and the all-reduce of the gradients
+// since the last one.
+void FindReductions(const AnalysisContext& m, const std::vector<Kept>& kept,
+                    const BySize& sizes, DenseTables& found) {
+  const auto is_table = [&](const Kept& one) {
+    return std::ranges::any_of(
+        sizes, [&](const auto& entry) { return &entry.second == one.table; });
+  };
+  std::map<RowId, double> left;  // by all-reduce
+  double tables = 0, all = 0;    // bytes since the last one
+  bool known = true;             // of all of these gradients
+  for (const Kept& one : kept) {
+    const double share = is_table(one) ? one.table->share() : 0;
+    tables += share * one.bytes;
+    all += one.bytes;
+    known &= one.bytes > 0;
+    const RowId outermost = OutermostOf(m.trace, one.row);
+    for (RowId row : m.tree.inside(outermost)) {
+      if (m.trace.ops()[row].parent != outermost || row == one.row) continue;
+      if (!m.tree.traits(row).communication) {
+        if (share > 0) found.update.push_back({row, 1 - share});
+        continue;
+      }
+      if (known && tables > 0) left[row] = 1 - tables / all;
+      tables = all = 0;
+      known = true;
+    }
+  }
+  const auto steps = static_cast<double>(m.steps.steady.size());
+  for (const Collective& one : m.collectives) {
+    const auto reduces = left.find(one.op);
+    if (reduces == left.end()) continue;
+    found.hidden_ns +=
+        static_cast<double>(one.moved.end_ns - one.moved.begin_ns -
+                            one.exposed_ns) *
+        (1 - reduces->second) / steps;
+  }
+  for (const auto& [row, share] : left) found.update.push_back({row, share});
+  found.reduced = !left.empty();
+}
+
 // Adds the optimizer's ops in proportion to their work on tables. For lists
 // without recorded sizes, that is the share of tables in all gradients.
 void FindUpdates(const AnalysisContext& m, const std::vector<Span>& zeroing,
@@ -165,14 +349,14 @@ void FindUpdates(const AnalysisContext& m, const std::vector<Span>& zeroing,
   };
   for (RowId row : m.tree.of_thread(m.steps.thread)) {
     const Op& op = m.trace.ops()[row];
-    if (op.inputs == kNone || !in_optimizer(op) ||
-        !InSteadyStep(m.steps, op.begin_ns) ||
+    if (!in_optimizer(op) || !InSteadyStep(m.steps, op.begin_ns) ||
         (op.parent != kNone && in_optimizer(m.trace.ops()[op.parent]))) {
       continue;
     }
-    const double share = TakesCutList(m.trace, row)
-                             ? share_of_gradients
-                             : ShareOfTables(m.trace, op, sizes);
+    const double share =
+        !HasArguments(m.trace, op) || TakesCutList(m.trace, row)
+            ? share_of_gradients
+            : ShareOfTables(m.trace, op, sizes);
     if (share > 0) found.update.push_back({row, 1 - share});
   }
 }
@@ -200,9 +384,11 @@ DenseTables FindDenseTables(const AnalysisContext& m) {
   DenseTables found;
   if (m.steps.thread == kNone || m.steps.steady.empty()) return found;
   BySize sizes;
-  FindBackwardOps(m, sizes);
+  TablesByNode nodes;
+  FindBackwardOps(m, sizes, nodes);
   if (sizes.empty()) return found;
-  const double all_bytes = FindSums(m, sizes);
+  SumFinder sums(m, nodes, sizes);
+  sums.Find();
   std::erase_if(sizes, [](const auto& entry) {
     const auto& [dims, one] = entry;
     const auto rows = static_cast<double>(
@@ -228,7 +414,9 @@ DenseTables FindDenseTables(const AnalysisContext& m) {
         return one.count * static_cast<double>(BytesOf(m.trace, one.table));
       });
   const std::vector<Span> zeroing = ZeroGradRanges(m.trace);
+  const double all_bytes = sums.all_bytes();
   const double share = all_bytes > 0 ? bytes / all_bytes : 0;
+  FindReductions(m, sums.kept, sizes, found);
   FindUpdates(m, zeroing, sizes, share, found);
   found.free_ns = FreeingNs(m, zeroing) * share / steps;
   return found;

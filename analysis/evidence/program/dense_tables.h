@@ -21,19 +21,23 @@ struct DenseTable {
 struct DenseTables {
   std::vector<DenseTable> tables = {};  // largest first
   // backward: the ops that fill and write the gradients. update: those that add
-  // up gradients and update the tables. The share left of each op is its work
-  // on other tensors.
+  // up, copy and reduce gradients, and update the tables. The share left of
+  // each op is its work on other tensors.
   std::vector<ShortenedOp> backward = {}, update = {};
   // Per steady step: the tables' share of the time between the ops of
   // Optimizer.zero_grad, which frees the gradients. 0 on a run with a GPU.
   double free_ns = 0;
+  // True if all-reduces in `update` add the gradients of other ranks. Per
+  // steady step, computation hides `hidden_ns` of the part that is saved.
+  bool reduced = false;
+  double hidden_ns = 0;
 };
 
 // Finds tables if a step looks up at most a tenth of their rows. Leaves out
 // tables that another layer also uses (a tied output layer), because their
 // gradient is dense in any case, and tables for which PyTorch makes no sparse
-// gradients (scale_grad_by_freq, bags by maximum). Empty if sizes were not
-// recorded.
+// gradients (scale_grad_by_freq, bags by maximum). Empty if no sizes of tables
+// were recorded.
 DenseTables FindDenseTables(const AnalysisContext& context);
 
 }  // namespace stepscope

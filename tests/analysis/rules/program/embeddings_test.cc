@@ -224,5 +224,112 @@ TEST(DenseEmbeddingGradientTest, CountsDeviceTimeOnAGpu) {
   EXPECT_NE(finding->fix_python.find("TorchRec"), std::string::npos);
 }
 
+// Recordings with the sizes of forward ops only.
+struct Unsized {
+  std::string arguments = "=\"-1\",=\"False\"";  // of aten::embedding
+  std::string weight = "float[10000,64]";        // of the layer after the table
+  bool transposed = false;                       // by an op without sizes
+  bool tied = false;     // it shares the table's weights
+  bool reduced = false;  // each gradient is copied and all-reduced
+};
+
+// Kernels of 4 ms make the table's gradient, one of 2 ms updates the table and
+// the weight of the layer. A gradient is copied in 1 ms, and all-reduced in
+// another 1 ms.
+Report WithoutSizes(const Unsized& how) {
+  ComputeText text;
+  const auto node = [&](const std::string& name, int sequence,
+                        const std::vector<KernelLine>& kernels, bool adds) {
+    text.Begin();
+    text.Begin();
+    text.Op("aten::" + name + "_dense_backward", "", kernels);
+    text.End(name + "Backward0", "", 0,
+             "kind=backward sequence=" + std::to_string(sequence));
+    if (adds) text.Op("aten::add_", "", {});
+    text.End("autograd::engine::evaluate_function: " + name + "Backward0", "",
+             0, "kind=backward sequence=" + std::to_string(sequence));
+  };
+  const auto keep = [&] {
+    text.Begin();
+    text.Op("torch::autograd::AccumulateGrad", "", {}, 10, "kind=backward");
+    if (how.reduced) {
+      text.Op("torch::distributed::reducer::mul_out", "", {{"mul", 1'000}});
+      text.Op("c10d::allreduce_", "",
+              {{"ncclDevKernel_AllReduce_Sum_f32_RING_LL", 1'000}});
+    }
+    text.End(
+        "autograd::engine::evaluate_function: torch::autograd::AccumulateGrad",
+        "", 0, "kind=backward");
+  };
+  for (int i = 0; i < 4; ++i) {
+    text.Op("aten::embedding",
+            "(float[10000,64],long int[100]," + how.arguments + ")",
+            {{"lookup", 10}}, 10, "sequence=" + std::to_string(3 * i));
+    if (how.transposed) {
+      text.Op("aten::t", "", {}, 10, "sequence=" + std::to_string(3 * i + 1));
+    }
+    text.Op("aten::linear",
+            how.weight.empty() ? "" : "(float[100,64]," + how.weight + ")",
+            {{"gemm", 5'000}}, 10, "sequence=" + std::to_string(3 * i + 2));
+    node("linear", 3 * i + 2, {{"gemm", 1'000}}, false);
+    if (how.transposed) node("t", 3 * i + 1, {}, false);
+    if (!how.tied) keep();
+    node("embedding", 3 * i, {{"fill", 3'000}, {"embedding_backward", 1'000}},
+         how.tied);
+    keep();
+    text.Begin();
+    text.Op("aten::_foreach_add_", "", {{"multi_tensor_apply", 2'000}});
+    text.EndRange("Optimizer.step#SGD.step", "optimizer");
+    text.EndStep();
+  }
+  return text.Analyzed();
+}
+
+TEST(DenseEmbeddingGradientTest, TakesTheTableOfTheForwardOpWithoutSizes) {
+  const Report report = WithoutSizes({});
+  const Finding* finding = Find(report, kRule);
+  ASSERT_NE(finding, nullptr);
+  // The table is half of the parameters.
+  EXPECT_NEAR(finding->gain.expected_ms, 4 + 1, 0.01);
+  EXPECT_NE(
+      finding->evidence.find("[10000, 64] (2.6 MB), although a step looks "
+                             "up at most 100 of its 10000 rows"),
+      std::string::npos)
+      << finding->evidence;
+  EXPECT_NEAR(Find(WithoutSizes({.weight = "float[30000,64]"}), kRule)
+                  ->gain.expected_ms,
+              4 + 0.5, 0.01);
+}
+
+TEST(DenseEmbeddingGradientTest, SeesTheWeightBehindAView) {
+  const Report report = WithoutSizes({.transposed = true});
+  const Finding* finding = Find(report, kRule);
+  ASSERT_NE(finding, nullptr);
+  EXPECT_NEAR(finding->gain.expected_ms, 4 + 1, 0.01);
+}
+
+// If the other parameters may have any size, the update may be theirs.
+TEST(DenseEmbeddingGradientTest, LeavesAnUpdateOfUnknownParameters) {
+  const Report report = WithoutSizes({.weight = ""});
+  const Finding* finding = Find(report, kRule);
+  ASSERT_NE(finding, nullptr);
+  EXPECT_NEAR(finding->gain.expected_ms, 4, 0.01);
+}
+
+TEST(DenseEmbeddingGradientTest, StaysSilentWithoutSizesAsWithThem) {
+  EXPECT_TRUE(IsClean(WithoutSizes({.tied = true}), kRule));
+  EXPECT_TRUE(IsClean(WithoutSizes({.arguments = "=\"-1\",=\"True\""}), kRule));
+}
+
+// Each gradient is a bucket of its own.
+TEST(DenseEmbeddingGradientTest, CountsTheCopyAndTheAllReduceOfTheGradient) {
+  const Report report = WithoutSizes({.reduced = true});
+  const Finding* finding = Find(report, kRule);
+  ASSERT_NE(finding, nullptr);
+  EXPECT_NEAR(finding->gain.expected_ms, 4 + 1 + 2, 0.05);
+  EXPECT_NE(finding->evidence.find("to all-reduce them"), std::string::npos)
+      << finding->evidence;
+}
+
 }  // namespace
 }  // namespace stepscope::embeddings_test
