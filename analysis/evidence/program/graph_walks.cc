@@ -95,9 +95,11 @@ class WalkFinder {
   void AddKept(RowId row) {
     const Op& op = m_.trace.ops()[row];
     if (open_[op.thread] < 0) return;
+    const TensorShape gradient = TensorArgument(m_.trace, row, 0);
     passes_[open_[op.thread]].nodes.back().kept.push_back(
         {.row = OutermostOf(m_.trace, row),
-         .gradient = TensorArgument(m_.trace, row, 0).dims});
+         .gradient = gradient.dims,
+         .sized = gradient.known()});
   }
 
   const AnalysisContext& m_;

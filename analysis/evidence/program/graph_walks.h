@@ -17,6 +17,7 @@ namespace stepscope {
 struct KeptGradient {
   RowId row = kNone;                   // the outermost range of the engine
   std::vector<int64_t> gradient = {};  // its sizes, not its values
+  bool sized = false;                  // these were recorded
   bool adds = false;                   // to a gradient already there
 };
 

@@ -29,6 +29,12 @@ namespace {
 // parameters that are updated.
 constexpr double kDroppedShare = 0.5;
 constexpr char kChange[] = "no node of autograd run again";
+// Without recorded sizes: what a call of backward() runs itself, and the reads
+// of a loss. Then how programs take all gradients to compare or project them.
+constexpr std::string_view kReadNoGradient[] = {
+    "ones_like", "empty_like", "fill", "_local_scalar_dense", "ones"};
+constexpr std::string_view kCollectGradients[] = {"cat", "stack", "clone",
+                                                  "copy", "dot"};
 
 // Needless work of passes in the steady steps.
 struct Repeats {
@@ -38,6 +44,7 @@ struct Repeats {
   std::set<size_t> steps = {};
   const GraphWalk *first = nullptr, *again = nullptr;  // an example
   bool of_parts = false;  // each pass takes a part of one output
+  bool sure = true;       // that nothing reads gradients between the passes
 };
 
 class RepeatFinder {
@@ -60,14 +67,17 @@ class RepeatFinder {
       for (const WalkedNode& node : passes_[pass].nodes) {
         Visits& visits = nodes[node.sequence];
         Relation relation = Relation::kNone;
-        if (visits.count > 0) {
+        if (visits.count > 0 && NameOf(*visits.latest) == NameOf(node)) {
           const auto [known, fresh] = relations.try_emplace(visits.pass);
           if (fresh) known->second = RelationOf(visits.pass, pass);
           relation = known->second;
         }
-        visits.count = relation == Relation::kSummed ? visits.count + 1 : 1;
-        if (relation == Relation::kSummed) {
+        const bool sums = relation == Relation::kSummed ||
+                          relation == Relation::kPerhapsSummed;
+        visits.count = sums ? visits.count + 1 : 1;
+        if (sums) {
           Count(visits, pass, node, summed);
+          summed.sure &= relation == Relation::kSummed;
         } else if (relation == Relation::kDropped) {
           Count(visits, pass, *visits.latest, dropped);
         }
@@ -80,16 +90,24 @@ class RepeatFinder {
   Repeats summed;   // later passes add gradients to those of the first
   Repeats dropped;  // nobody reads gradients before a later pass
   Repeats derived;  // an earlier pass took derivatives of the same output
+  // Passes with common nodes store gradients whose sizes were not recorded,
+  // without adding them up.
+  bool needs_sizes = false;
 
  private:
-  // How two passes with common nodes relate.
-  enum class Relation : uint8_t { kNone, kSummed, kDropped };
+  // How two passes with common nodes relate. kPerhapsSummed: the recording
+  // cannot rule out that something reads the gradients in between.
+  enum class Relation : uint8_t { kNone, kSummed, kPerhapsSummed, kDropped };
   // The visits of one node whose gradients are summed up.
   struct Visits {
     size_t count = 0;
     size_t pass = 0;  // the latest
     const WalkedNode* latest = nullptr;
   };
+
+  std::string_view NameOf(const WalkedNode& node) const {
+    return m_.trace.name(m_.trace.ops()[node.row].name);
+  }
 
   // Finds passes that can be differentiated again, with one pass for each input
   // of the same output. Derivatives in a differential equation are an example.
@@ -124,7 +142,7 @@ class RepeatFinder {
   // True if the pass starts from a part of an output, such as the energy of one
   // molecule.
   bool PicksPart(const WalkedNode& node) const {
-    const std::string_view name = m_.trace.name(m_.trace.ops()[node.row].name);
+    const std::string_view name = NameOf(node);
     if (!name.ends_with("SelectBackward0") &&
         !name.ends_with("SliceBackward0") &&
         !name.ends_with("UnbindBackward0")) {
@@ -140,8 +158,7 @@ class RepeatFinder {
   bool BeginAlike(const std::vector<WalkedNode>& first,
                   const std::vector<WalkedNode>& again) const {
     const auto sums = [&](const WalkedNode& node) {
-      return m_.trace.name(m_.trace.ops()[node.row].name)
-          .ends_with("SumBackward0");
+      return NameOf(node).ends_with("SumBackward0");
     };
     size_t at = 0;
     if (first.front().sequence != again.front().sequence) {
@@ -188,7 +205,7 @@ class RepeatFinder {
   // nodes. kSummed: the later pass adds to the gradients of the earlier one,
   // and nothing reads or changes these in between. kDropped: the later pass
   // makes gradients anew, and nothing has read the earlier ones.
-  Relation RelationOf(size_t before, size_t after) const {
+  Relation RelationOf(size_t before, size_t after) {
     std::map<int64_t, std::set<Dims>> kept;  // by node
     for (const WalkedNode& node : passes_[before].nodes) {
       for (const KeptGradient& one : node.kept) {
@@ -197,15 +214,18 @@ class RepeatFinder {
     }
     std::vector<Dims> gradients;
     size_t adds = 0;
+    bool sized = true;
     for (const WalkedNode& node : passes_[after].nodes) {
       for (const KeptGradient& one : node.kept) {
         // Skip a parameter that is not part of the other loss.
         if (!kept[node.sequence].contains(one.gradient)) continue;
         adds += one.adds;
+        sized &= one.sized;
         gradients.push_back(one.gradient);
       }
     }
     if (gradients.empty()) return Relation::kNone;
+    if (!sized) return UnsizedRelationOf(before, after, adds, gradients.size());
     const Span& first = passes_[before].span;
     const Span& later = passes_[after].span;
     if (adds == gradients.size()) {
@@ -217,6 +237,47 @@ class RepeatFinder {
     return adds == 0 && AreDropped(gradients, {first.end_ns, later.end_ns})
                ? Relation::kDropped
                : Relation::kNone;
+  }
+
+  // The same without recorded sizes, if the later pass adds to `adds` of the
+  // `stored` gradients.
+  Relation UnsizedRelationOf(size_t before, size_t after, size_t adds,
+                             size_t stored) {
+    const Span& first = passes_[before].span;
+    const Span& later = passes_[after].span;
+    if (adds != stored || later.begin_ns < first.end_ns) {
+      needs_sizes = true;
+      return Relation::kNone;
+    }
+    // If the first pass adds as well, to gradients that were zeroed or are kept
+    // over steps, the additions may also be updates of parameters in hooks.
+    const bool adds_too =
+        std::ranges::any_of(passes_[before].nodes, [](const WalkedNode& node) {
+          return std::ranges::any_of(node.kept, &KeptGradient::adds);
+        });
+    Relation relation = adds_too && !adding_.contains(before)
+                            ? Relation::kPerhapsSummed
+                            : Relation::kSummed;
+    ForOthers({first.begin_ns, later.end_ns}, [&](RowId row) {
+      const OpTraits& traits = m_.tree.traits(row);
+      const std::string_view name = PlainNameOf(m_.trace, row);
+      const auto is_in = [&](const auto& names) {
+        return std::ranges::find(names, name) != std::ranges::end(names);
+      };
+      if (traits.bookkeeping || is_in(kReadNoGradient)) return true;
+      const bool reads =
+          traits.zeroing || name.starts_with("_foreach_") ||
+          Contains(name, "norm") || is_in(kCollectGradients) ||
+          LengthIn(m_.parts.optimizer.spans, forward_.SpanOf(row)) > 0;
+      relation = reads ? Relation::kNone : Relation::kPerhapsSummed;
+      return !reads;
+    });
+    if (relation == Relation::kNone) {
+      needs_sizes = true;
+    } else {
+      adding_.insert(after);
+    }
+    return relation;
   }
 
   // Calls `visit` with each op that starts within `span` and has no backward
@@ -292,6 +353,7 @@ class RepeatFinder {
   const AnalysisContext& m_;
   ForwardOps forward_;
   const std::vector<GraphWalk>& passes_;
+  std::set<size_t> adding_;  // passes that add to gradients of earlier ones
 };
 
 // Returns the edit without these nodes, and without the engine's work after
@@ -321,7 +383,7 @@ void AddFinding(const AnalysisContext& m, const Repeats& found,
   if (less.saved_ns * 1e-6 < MinReportableGainMs(m)) return;
   const int64_t number = m.steps.windows[found.first->step].number;
   Finding finding;
-  finding.confidence = Confidence::kStrong;
+  finding.confidence = found.sure ? Confidence::kStrong : Confidence::kHint;
   const Span &first = found.first->span, &again = found.again->span;
   finding.examples = {
       {number, first.begin_ns, first.end_ns, "a backward pass"},
@@ -436,6 +498,9 @@ Verdict CheckRepeatedBackward(const AnalysisContext& m) {
         if (found.derived.of_parts) SayOfParts(finding);
       },
       verdict);
+  if (verdict.found.empty() && found.needs_sizes) {
+    return Skip("the sizes of tensors were not recorded (record_shapes)");
+  }
   return verdict;
 }
 
@@ -443,7 +508,7 @@ constexpr Rule kRules[] = {
     {.id = "repeated-backward",
      .question = "Do backward passes of one step walk the same graph several "
                  "times?",
-     .needs = {Kind::kOp, Kind::kOpShapes},
+     .needs = {Kind::kOp},
      .causes = {Cause::kCompute, Cause::kDispatch},
      .check = &CheckRepeatedBackward,
      .reference = "PyTorch documentation, Autograd mechanics: "
@@ -454,7 +519,9 @@ constexpr Rule kRules[] = {
          "earlier ones, or begin anew although no op has taken tensors of the "
          "sizes of half of these; or passes with create_graph=True begin at "
          "the same node, or at sums or single elements of it; the needless "
-         "runs take 1 % of the step",
+         "runs take 1 % of the step. Without sizes of tensors, only passes "
+         "that add up gradients are found, as a hint if ops without autograd "
+         "nodes run between them",
      .avoid = "gradients are read, or used by an optimizer, between the "
               "passes, or a pass accumulates no gradients (autograd.grad, as "
               "for gradients of single tasks); with create_graph=True, other "

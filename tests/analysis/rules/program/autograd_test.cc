@@ -10,6 +10,7 @@ struct Losses {
   int passes = 2;
   bool retained = true;     // all passes share one trunk; else each has its own
   bool adds = true;         // later passes add to the first one's gradients
+  bool first_adds = false;  // and the first to those already there
   bool keeps = true;        // passes accumulate gradients
   bool records = false;     // create_graph=True
   bool one_output = false;  // all passes differentiate the same output
@@ -19,6 +20,8 @@ struct Losses {
   bool updates = false;                // the optimizer steps between the passes
   std::string updated = "float[9,9]";  // the parameter that this step changes
   double node_us = 300;
+  bool sized = true;     // sizes of tensors were recorded
+  bool renamed = false;  // later passes run other nodes with the same numbers
 };
 
 // Steps with a trunk of two 64 x 64 layers and a head for each loss.
@@ -53,7 +56,7 @@ class Program {
           Op(how_.between, how_.inputs, 10, "");
         }
         if (pass > 0 && how_.updates) Update(how_.updated);
-        Backward(head, pass > 0 && how_.adds);
+        Backward(head, pass > 0 ? how_.adds : how_.first_adds);
       }
       Update("float[64,64]");
       text_.EndStep();
@@ -67,7 +70,7 @@ class Program {
   }
   void Op(const std::string& name, const std::string& inputs, double us,
           const std::string& fields) {
-    text_.Op(name, inputs, {}, us, fields);
+    text_.Op(name, how_.sized ? inputs : "", {}, us, fields);
   }
   void Trunk() {
     for (int i = 0; i < 2; ++i) {
@@ -81,8 +84,9 @@ class Program {
     text_.Begin();
     text_.Pass(1);
     Op("aten::mm", "", us, how_.records ? Sequence(next_++) : "");
-    const std::string name =
-        number == part_ ? "SelectBackward0" : "AddmmBackward0";
+    const std::string name = number == part_        ? "SelectBackward0"
+                             : adds && how_.renamed ? "MulBackward0"
+                                                    : "AddmmBackward0";
     text_.End(name, "", 0, "kind=backward " + Sequence(number));
     text_.End("autograd::engine::evaluate_function: " + name, "", 0,
               "kind=backward " + Sequence(number));
@@ -92,7 +96,8 @@ class Program {
     text_.Begin();
     text_.Pass(1);
     if (adds) Op("aten::add_", "(" + gradient + "," + gradient + ",1)", 40, "");
-    text_.End("torch::autograd::AccumulateGrad", "(" + gradient + ")");
+    text_.End("torch::autograd::AccumulateGrad",
+              how_.sized ? "(" + gradient + ")" : "");
     text_.End(
         "autograd::engine::evaluate_function: torch::autograd::AccumulateGrad",
         "", 0, "kind=backward");
@@ -221,6 +226,59 @@ TEST(RepeatedBackwardTest, NeedsTimeInTheSharedPart) {
   // With the sums, this crosses 0.1 ms, the smallest gain worth reporting.
   EXPECT_TRUE(IsClean(Of({.node_us = 5}), kRepeated));
   EXPECT_FALSE(IsClean(Of({.node_us = 15}), kRepeated));
+}
+
+// torch.profiler records no sizes by default.
+TEST(RepeatedBackwardTest, AddsUpTheLossesWithoutSizes) {
+  const Report report = Of({.passes = 3, .sized = false});
+  const Finding* finding = Find(report, kRepeated);
+  ASSERT_NE(finding, nullptr);
+  EXPECT_EQ(finding->confidence, Confidence::kStrong);
+  EXPECT_NEAR(finding->gain.expected_ms, 4 * (0.302 + 0.042), 0.05);
+  EXPECT_NE(finding->evidence.find("run up to 3 times"), std::string::npos)
+      << finding->evidence;
+}
+
+// Without sizes, an op that reads scores looks like one that reads gradients.
+TEST(RepeatedBackwardTest, GivesAHintIfAnOpBetweenMayReadGradients) {
+  const Report report = Of({.between = "aten::argmax", .sized = false});
+  const Finding* finding = Find(report, kRepeated);
+  ASSERT_NE(finding, nullptr);
+  EXPECT_EQ(finding->confidence, Confidence::kHint);
+}
+
+// A hook that updates a parameter adds to it, in each pass.
+TEST(RepeatedBackwardTest, GivesAHintIfTheFirstPassAddsToo) {
+  const Report report = Of({.first_adds = true, .sized = false});
+  const Finding* finding = Find(report, kRepeated);
+  ASSERT_NE(finding, nullptr);
+  EXPECT_EQ(finding->confidence, Confidence::kHint);
+  EXPECT_EQ(Find(Of({.first_adds = true}), kRepeated)->confidence,
+            Confidence::kStrong);
+}
+
+TEST(RepeatedBackwardTest, NeedsSizesIfGradientsMayBeUsed) {
+  for (const char* reads :
+       {"aten::clone", "aten::cat", "aten::linalg_vector_norm",
+        "aten::_foreach_norm", "aten::zero_"}) {
+    EXPECT_NE(WhySkipped(Of({.between = reads, .sized = false}), kRepeated), "")
+        << reads;
+  }
+  EXPECT_NE(WhySkipped(Of({.updates = true, .sized = false}), kRepeated), "");
+  // In a GAN, the sizes tell whose gradients the optimizer takes.
+  EXPECT_NE(WhySkipped(Of({.adds = false, .updates = true, .sized = false}),
+                       kRepeated),
+            "");
+  // Gradients per task, which are set to None after they were read.
+  EXPECT_NE(WhySkipped(Of({.adds = false, .sized = false}), kRepeated), "");
+}
+
+TEST(RepeatedBackwardTest, NeedsTheSameNodesWithoutSizes) {
+  EXPECT_TRUE(IsClean(Of({.retained = false, .sized = false}), kRepeated));
+  EXPECT_TRUE(IsClean(Of({.keeps = false, .sized = false}), kRepeated));
+  EXPECT_TRUE(IsClean(Of({.records = true, .sized = false}), kRepeated));
+  // Another thread's graph has the same numbers.
+  EXPECT_TRUE(IsClean(Of({.sized = false, .renamed = true}), kRepeated));
 }
 
 }  // namespace
