@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <set>
 #include <string>
 #include <string_view>
@@ -18,6 +19,7 @@
 #include "evidence/call_site.h"
 #include "evidence/host_spans.h"
 #include "evidence/optimizer_work.h"
+#include "evidence/program/op_shapes.h"
 #include "ops/contains.h"
 #include "ops/loader_spans.h"
 #include "ops/op_arguments.h"
@@ -48,6 +50,7 @@ struct HostWork {
   double in_optimizer_ns = 0;  // the part in the optimizer's step
   double all_idle_ns = 0;      // all idle time of the GPU
   double downloads_ns = 0;     // idle, blocked for tensors that ops take
+  double uploads_ns = 0;       // blocked in copies of what ops made
   std::vector<RowId> ops = {};
   std::set<size_t> steps = {};
   RowId longest = kNone;
@@ -80,10 +83,17 @@ class Finder {
   HostWork Find() {
     HostWork work;
     std::map<size_t, std::set<int64_t>> taken;  // bytes of tensors, by step
+    std::vector<Span> uploads;
+    RowId made = kNone;  // the last op, until another op takes its result
     int64_t longest_ns = 0;
     for (RowId row : m_.tree.of_thread(m_.steps.thread)) {
       const Op& op = m_.trace.ops()[row];
-      if (op.parent != kNone || !Computes(row)) continue;
+      if (op.parent != kNone) continue;
+      if (made != kNone && calls_device_[row]) {
+        if (MayMove(row, made)) uploads.push_back({op.begin_ns, op.end_ns});
+        made = kNone;
+      }
+      if (!Computes(row)) continue;
       const size_t step = SteadyStepAt(m_.steps, op.begin_ns);
       if (step == m_.steps.windows.size()) continue;
       // Computing on the host while the device is busy costs nothing.
@@ -95,6 +105,7 @@ class Finder {
       }
       work.ops.push_back(row);
       work.steps.insert(step);
+      made = row;
       const TensorShape first = TensorArgument(m_.trace, row, 0);
       if (first.known()) taken[step].insert(BytesOf(m_.trace, first));
       if (op.end_ns - op.begin_ns > longest_ns) {
@@ -113,9 +124,18 @@ class Finder {
           const auto here = taken.find(wait.step);
           return Covers(m_.parts.optimizer.spans, wait.span.begin_ns) ||
                  (here != taken.end() && wait.copy != kNone &&
+                  !Covers(uploads, wait.span.begin_ns) &&
                   here->second.contains(m_.trace.copies()[wait.copy].bytes));
         });
     work.downloads_ns = copies.blocked_ns - copies.queued_ns;
+    const WaitSums results =
+        SumWaits(m_.waits, m_.steps, [&](const HostWait& wait) {
+          return wait.thread == m_.steps.thread &&
+                 wait.kind == WaitKind::kToDevice &&
+                 !Covers(m_.parts.optimizer.spans, wait.span.begin_ns) &&
+                 Covers(uploads, wait.span.begin_ns);
+        });
+    work.uploads_ns = results.blocked_ns - results.queued_ns;
     for (size_t i : m_.steps.steady) {
       work.all_idle_ns +=
           static_cast<double>(LengthIn(idle_, m_.steps.windows[i].tiled));
@@ -173,6 +193,18 @@ class Finder {
       counted_ns_ = gap->end_ns;
     }
     return ns;
+  }
+
+  // True if `row` copies a tensor that may be the result of op `made`, as far
+  // as sizes are known.
+  bool MayMove(RowId row, RowId made) const {
+    if (!IsAnyOf(PlainNameOf(m_.trace, row), {"to", "_to_copy", "copy"})) {
+      return false;
+    }
+    const TensorShape moved = SourceOf(m_.trace, row);
+    const std::optional<Dims> result = ResultDims(m_.trace, made);
+    return !moved.known() || !result ||
+           ElementsOf(moved) == ElementsIn(*result);
   }
 
   bool Computes(RowId row) const {
@@ -258,6 +290,10 @@ Verdict CheckHostCompute(const AnalysisContext& m) {
     finding.evidence += " Copies of such tensors block it for another " +
                         Milliseconds(work.downloads_ns * 1e-6) + ".";
   }
+  if (work.uploads_ns > 0) {
+    finding.evidence += " Copies of the results to the device block it for " +
+                        Milliseconds(work.uploads_ns * 1e-6) + ".";
+  }
   finding.where =
       CallSites(m.trace).Place(m.steps.thread, op.begin_ns, work.longest);
   finding.examples.push_back(
@@ -269,6 +305,15 @@ Verdict CheckHostCompute(const AnalysisContext& m) {
     finding.fix_python = kStateOnDevice;
     finding.fix_cpp = kStateOnDeviceInCpp;
     finding.wrong_if = "the device's memory does not hold the state";
+  } else if (work.uploads_ns > 0) {
+    finding.fix_python =
+        "keep the tensors that it reads on the device, and compute it there: "
+        "features = features.to(\"cuda\") once, then features[ids]; where the "
+        "device's memory does not suffice, do it in the loader's workers and "
+        "upload from pinned memory";
+    finding.fix_cpp =
+        "keep the tensors that it reads on the device, and compute it there";
+    finding.wrong_if = "the device's memory does not hold these tensors";
   } else {
     finding.fix_python =
         "compute it on the device, and download the result: "
@@ -281,7 +326,8 @@ Verdict CheckHostCompute(const AnalysisContext& m) {
   // is in these ops, assume that they also cause the other gaps.
   const double idle_ns =
       2 * work.idle_ns > work.all_idle_ns ? work.all_idle_ns : work.idle_ns;
-  return FireBound(std::move(finding), idle_ns + work.downloads_ns);
+  return FireBound(std::move(finding),
+                   idle_ns + work.downloads_ns + work.uploads_ns);
 }
 
 constexpr Rule kRules[] = {

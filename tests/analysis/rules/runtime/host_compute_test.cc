@@ -70,6 +70,77 @@ TEST(HostComputeTest, NeedsAnIdleDeviceAndAComputingHost) {
       Of({.parts = 40, .name = "aten::unflatten_dense_tensors"}), kRule));
 }
 
+struct Upload {
+  std::string name = "aten::to";  // the op that copies
+  std::string gathered = "";      // arguments of the op that computes
+  std::string from = "pageable";
+  std::string between = "";  // an op that launches a kernel
+};
+
+// Six steps that gather rows in the host's memory in 2 ms, upload them in 3 ms,
+// and compute for 4 ms on the GPU.
+Report Gathering(const Upload& how) {
+  GpuText run;
+  for (int step = 0; step < 6; ++step) {
+    run.Begin("op", "aten::index_select", how.gathered);
+    run.Pass(2'000);
+    run.End();
+    if (!how.between.empty()) {
+      run.Begin("op", how.between);
+      run.Kernel(10, "fill");
+      run.End();
+    }
+    run.Begin("op", how.name, "inputs=(float[1000,250])");
+    if (how.from == "pageable") {
+      run.BlockingCopy(3'000, how.from, "device", 1'000'000);
+    } else {
+      run.Copy(3'000, how.from, "device", 1'000'000);
+    }
+    run.End();
+    run.Begin("op", "aten::mm");
+    run.Kernel(4'000, "gemm");
+    run.End();
+    run.Item();
+    run.EndStep();
+  }
+  return run.Analyzed();
+}
+
+// After the change, the result is on the device already.
+TEST(HostComputeTest, CountsTheUploadOfTheResult) {
+  const Report report = Gathering({});
+  const Finding* finding = Find(report, kRule);
+  ASSERT_NE(finding, nullptr);
+  EXPECT_NEAR(finding->gain.expected_ms, 2 + 3, 0.1);
+  EXPECT_NE(finding->evidence.find("Copies of the results to the device block "
+                                   "it for 3.0"),
+            std::string::npos)
+      << finding->evidence;
+  EXPECT_NE(finding->fix_python.find("features[ids]"), std::string::npos);
+  const std::string indices = ",=\"0\",long int[1000]";
+  EXPECT_NEAR(
+      Find(Gathering({.gathered = "inputs=(float[9000,250]" + indices + ")"}),
+           kRule)
+          ->gain.expected_ms,
+      2 + 3, 0.1);
+}
+
+TEST(HostComputeTest, LeavesUploadsOfOtherTensors) {
+  const std::string indices = ",=\"0\",long int[1000]";
+  for (const Upload& how :
+       {Upload{.gathered = "inputs=(float[9000,128]" + indices + ")"},
+        Upload{.name = "aten::mul"}, Upload{.from = "pinned"},
+        Upload{.between = "aten::fill_"}}) {
+    const Report report = Gathering(how);
+    const Finding* finding = Find(report, kRule);
+    ASSERT_NE(finding, nullptr);
+    EXPECT_EQ(finding->evidence.find("Copies of the results"),
+              std::string::npos)
+        << finding->evidence;
+    EXPECT_LT(finding->gain.expected_ms, 2.2);
+  }
+}
+
 struct NativeStep {
   double update_us = 2'000;          // in the optimizer's step, outside ops
   std::vector<std::string> op = {};  // an op in it that takes 10 us, and its
