@@ -40,6 +40,17 @@ void AddCuts(std::vector<HostCut>& into, const std::vector<HostCut>& more) {
   }
 }
 
+// Adds `more` to `into`. An activity in both keeps the start that `into` gives
+// it.
+void AddEarlyStarts(std::vector<EarlyStart>& into,
+                    const std::vector<EarlyStart>& more) {
+  if (more.empty()) return;
+  into.insert(into.end(), more.begin(), more.end());
+  std::ranges::stable_sort(into, {}, &EarlyStart::activity);
+  const auto rest = std::ranges::unique(into, {}, &EarlyStart::activity);
+  into.erase(rest.begin(), rest.end());
+}
+
 // Returns the scales of both; for an activity in both, the smaller factor.
 std::vector<ActivityScale> United(const std::vector<ActivityScale>& a,
                                   const std::vector<ActivityScale>& b) {
@@ -89,6 +100,7 @@ Edit Combine(const Edit& a, const Edit& b) {
   Union(both.side_stream, b.side_stream);
   Union(both.overlapped, b.overlapped);
   Union(both.no_dependency, b.no_dependency);
+  AddEarlyStarts(both.early, b.early);
   AddCuts(both.cuts, b.cuts);
   both.scales = United(a.scales, b.scales);
   return both;

@@ -39,6 +39,14 @@ struct ActivityScale {
   bool operator==(const ActivityScale&) const = default;
 };
 
+// Issues an activity on a stream of its own as soon as `after` has ended, which
+// was launched before it. Whatever waited for it still does.
+struct EarlyStart {
+  ActivityRef activity;
+  ActivityRef after;
+  auto operator<=>(const EarlyStart&) const = default;  // NOLINT(*nullptr)
+};
+
 struct Edit {
   // The training loop.
   int workers = -1;  // loader workers that make the batches; -1: as recorded
@@ -69,6 +77,9 @@ struct Edit {
   // `overlapped`.
   std::vector<ActivityRef> side_stream = {};
   std::vector<ActivityRef> overlapped = {};
+  // Activities that no longer wait for the end of the backward pass. At most
+  // one entry for each.
+  std::vector<EarlyStart> early = {};
   // Activities that no longer wait for other streams.
   std::vector<ActivityRef> no_dependency = {};
 

@@ -264,6 +264,35 @@ TEST(DeviceReplayTest, TheOptimizerWaitsForWhatIsOverlapped) {
   EXPECT_NEAR(run.After({}) - aside, 900, 60);
 }
 
+// A loop after two products reduces the result of the second one first. Issued
+// early, the first result is reduced while the second product runs.
+TEST(DeviceReplayTest, WhatStartsEarlyRunsInTheOrderInWhichItCan) {
+  const auto reduce = [](const std::string& name) {
+    return "record made\nwait made stream=20\nkernel ncclKernel_AllReduce_" +
+           name +
+           " 500us stream=20 fill=0; record reduced stream=20\nwait reduced\n";
+  };
+  const Recorded run(
+      "op aten::mm 200us { kernel first 600us }\n"
+      "op aten::mm 200us { kernel second 600us }\n" +
+      reduce("second") + reduce("first") +
+      "op aten::add 5us { kernel update 100us }\nsync device\n");
+  ASSERT_TRUE(run.check().valid) << run.check().why_not;
+  Edit edit;
+  for (const std::string name : {"second", "first"}) {
+    const std::vector<ActivityRef> made = run.Kernels(name);
+    const std::vector<ActivityRef> reduced =
+        run.Kernels("ncclKernel_AllReduce_" + name);
+    ASSERT_EQ(made.size(), reduced.size());
+    for (size_t i = 0; i < made.size(); ++i) {
+      edit.early.push_back({reduced[i], made[i]});
+    }
+  }
+  EXPECT_NEAR(run.After({}) - run.After(edit), 500, 30);
+  // A lone step is replayed several times.
+  EXPECT_NEAR(run.After(Combine(edit, edit)), run.After(edit), 1e-6);
+}
+
 TEST(DeviceReplayTest, AnUnrecordedDependencyMakesItRefuse) {
   // The device is idle for half of the step, and no edge explains why.
   std::string rows;

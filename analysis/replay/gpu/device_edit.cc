@@ -51,6 +51,18 @@ void PlaceActivities(const Edit& edit, const DeviceProgram& program,
        [&](uint32_t i) { edited.place[i] = ActivityPlace::kOverlapped; });
   mark(edit.no_dependency,
        [&](uint32_t i) { edited.waits_for_streams[i] = false; });
+  if (edit.early.empty()) return;
+  edited.early_after.assign(program.activities.size(), kNoActivity);
+  for (const EarlyStart& early : edit.early) {
+    const uint32_t activity = ActivityOf(program, early.activity);
+    const uint32_t after = ActivityOf(program, early.after);
+    // The simulation knows the end only of what was launched before.
+    if (activity == kNoActivity || after == kNoActivity || after >= activity) {
+      continue;
+    }
+    edited.place[activity] = ActivityPlace::kEarly;
+    edited.early_after[activity] = after;
+  }
 }
 
 // Calls that no longer wait take only the time to issue their work.
@@ -181,7 +193,8 @@ void CutHost(const Edit& edit, const DeviceProgram& program,
 
 bool ChangesActivities(const Edit& edit) {
   return !edit.scales.empty() || !edit.side_stream.empty() ||
-         !edit.overlapped.empty() || edit.drop_zero_grad || edit.batch != 1;
+         !edit.overlapped.empty() || !edit.early.empty() ||
+         edit.drop_zero_grad || edit.batch != 1;
 }
 
 }  // namespace

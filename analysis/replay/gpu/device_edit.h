@@ -15,6 +15,8 @@ enum class ActivityPlace : uint8_t {
   kOwnStream,
   kAside,       // on a separate stream; nothing waits for it
   kOverlapped,  // on a separate stream; the optimizer waits for it
+  kEarly,       // on a separate stream, after EditedProgram::early_after; the
+                // optimizer and what waited for it wait for it
 };
 
 // Vectors have one entry per host node or per activity of the program.
@@ -27,6 +29,9 @@ struct EditedProgram {
   std::vector<double> activity_ns;
   std::vector<ActivityPlace> place;
   std::vector<bool> waits_for_streams;
+  // For activities at ActivityPlace::kEarly, the one after which they start.
+  // Empty if there are none.
+  std::vector<uint32_t> early_after;
   // Factors for all activities. Late starts that no edge explains are caused by
   // sharing the device, so they scale with the remaining device time.
   double contention = 1;

@@ -70,6 +70,9 @@ class Simulation {
 
  private:
   void Launch(const HostNode& node);
+  void StartEarly(uint32_t first);
+  void Ended(uint32_t index, double end);
+  bool Waits(uint32_t other) const;
   double LateBy(const DeviceNode& activity, double ready) const;
   void Return(const HostNode& node, uint32_t index);
   void BeginFirstStep();
@@ -83,10 +86,62 @@ class Simulation {
   std::vector<Queue> queues_;           // by stream, then one more for each
   std::vector<double> step_end_;        // by step
   std::vector<double> overlapped_end_;  // by step: what its optimizer waits for
-  double now_ = 0;                      // on the host
+  // The activities that the last StartEarly() has placed are in this range.
+  uint32_t early_from_ = 0, early_to_ = 0;
+  double now_ = 0;  // on the host
   double device_end_ = 0;
   double step_begin_ = 0;
 };
+
+// True if what waited for this activity still does: the edit has not moved it
+// to where it delays nothing.
+bool Simulation::Waits(uint32_t other) const {
+  return edited_.place[other] == ActivityPlace::kOwnStream ||
+         edited_.place[other] == ActivityPlace::kEarly;
+}
+
+void Simulation::Ended(uint32_t index, double end) {
+  const DeviceNode& activity = program_.activities[index];
+  ends_[index] = end;
+  device_end_ = std::max(device_end_, end);
+  if (activity.step < 0) return;
+  double& last = step_end_[activity.step];
+  last = std::max(last, end);
+  if (edited_.place[index] == ActivityPlace::kOverlapped ||
+      edited_.place[index] == ActivityPlace::kEarly) {
+    double& overlapped = overlapped_end_[activity.step];
+    overlapped = std::max(overlapped, end);
+  }
+}
+
+// Places `first` and the later activities that can start before it was
+// launched. They run in the order in which they can start, which need not be
+// the recorded one: a loop over parameters begins with the first layer, whose
+// gradient comes last.
+void Simulation::StartEarly(uint32_t first) {
+  std::vector<uint32_t> group;
+  for (uint32_t i = first; i < program_.activities.size(); ++i) {
+    if (edited_.place[i] != ActivityPlace::kEarly) continue;
+    if (edited_.early_after[i] >= first) break;
+    group.push_back(i);
+  }
+  early_from_ = first;
+  early_to_ = group.back();
+  std::vector<uint32_t> order = group;
+  std::ranges::stable_sort(
+      order, {}, [&](uint32_t i) { return ends_[edited_.early_after[i]]; });
+  for (uint32_t i : order) {
+    const DeviceNode& activity = program_.activities[i];
+    Queue& queue = queues_[program_.streams + activity.stream];
+    const double begin = std::max(ends_[edited_.early_after[i]], queue.free());
+    const double end = begin + edited_.activity_ns[i];
+    queue.Push(end, activity);
+    Ended(i, end);
+  }
+  // What waited for one of them also waited for those before it on its stream.
+  double last = ends_[first];
+  for (uint32_t i : group) last = ends_[i] = std::max(ends_[i], last);
+}
 
 // Starts the activities of `node`. Each starts after its launch, after the one
 // before it on its stream, and after the activities that it waits for.
@@ -94,8 +149,11 @@ void Simulation::Launch(const HostNode& node) {
   for (uint32_t i = node.first_activity;
        i < node.first_activity + node.activity_count; ++i) {
     const DeviceNode& activity = program_.activities[i];
-    const ActivityPlace place = edited_.place[i];
-    Queue& queue = queues_[place == ActivityPlace::kOwnStream
+    if (edited_.place[i] == ActivityPlace::kEarly) {
+      if (i <= early_from_ || i > early_to_) StartEarly(i);
+      continue;
+    }
+    Queue& queue = queues_[edited_.place[i] == ActivityPlace::kOwnStream
                                ? activity.stream
                                : program_.streams + activity.stream];
     const bool queued = queue.HoldsGraph(activity);
@@ -107,10 +165,7 @@ void Simulation::Launch(const HostNode& node) {
     if (edited_.waits_for_streams[i]) {
       for (uint32_t w = 0; w < activity.wait_count; ++w) {
         const uint32_t other = program_.waits[activity.first_wait + w];
-        // An activity that the edit moved off its stream delays nothing.
-        if (edited_.place[other] == ActivityPlace::kOwnStream) {
-          begin = std::max(begin, ends_[other]);
-        }
+        if (Waits(other)) begin = std::max(begin, ends_[other]);
       }
     }
     if (activity.in_optimizer && activity.step >= 0) {
@@ -118,17 +173,8 @@ void Simulation::Launch(const HostNode& node) {
     }
     begin += LateBy(activity, begin) + edited_.latency * activity.opaque_ns;
     const double end = begin + edited_.activity_ns[i];
-    ends_[i] = end;
     queued ? queue.Extend(end) : queue.Push(end, activity);
-    device_end_ = std::max(device_end_, end);
-    if (activity.step >= 0) {
-      double& last = step_end_[activity.step];
-      last = std::max(last, end);
-      if (place == ActivityPlace::kOverlapped) {
-        double& overlapped = overlapped_end_[activity.step];
-        overlapped = std::max(overlapped, end);
-      }
-    }
+    Ended(i, end);
   }
 }
 
@@ -149,8 +195,7 @@ void Simulation::Return(const HostNode& node, uint32_t index) {
   if (!edited_.waits[index]) return;
   if (node.wait == NodeWait::kDevice) {
     now_ = std::max(returned, device_end_ + node.tail_ns);
-  } else if (node.wait == NodeWait::kActivity &&
-             edited_.place[node.target] == ActivityPlace::kOwnStream) {
+  } else if (node.wait == NodeWait::kActivity && Waits(node.target)) {
     now_ = std::max(returned, ends_[node.target] + node.tail_ns);
   }
 }
