@@ -12,6 +12,7 @@
 #include "evidence/collective_evidence.h"
 #include "evidence/collective_runs.h"
 #include "evidence/gradient_passes.h"
+#include "evidence/gradients/late_gradients.h"
 #include "words/quantities.h"
 
 namespace stepscope {
@@ -23,9 +24,7 @@ constexpr double kExposedShare = 0.03;
 // Far more than the 4 to 5 that DDP's default gives.
 constexpr size_t kManyCollectives = 20;
 constexpr int64_t kTinyBytes = 256 * 1024;
-constexpr double kBucketBytes = 25.0 * (1 << 20);
 constexpr double kOneBucketShare = 0.8;
-constexpr double kPerParameterShare = 0.9;
 // The assumed number of 25 MiB buckets if sizes are unknown.
 constexpr size_t kUnsplitBuckets = 4;
 
@@ -186,6 +185,7 @@ Verdict CheckBucketShape(const AnalysisContext& m) {
   if (passes.empty()) return CheckRuns(m);
   const Shape shape = ShapeOf(m, passes);
   const CollectiveTotals totals = TotalsOf(m.collectives, m.steps, IsGradient);
+  const LateGradients late = FindLateGradients(m, passes);
   const double step = m.step_ns();
   const bool split = shape.per_parameter || shape.tiny;
   const bool one_bucket =
@@ -216,6 +216,11 @@ Verdict CheckBucketShape(const AnalysisContext& m) {
                       Milliseconds(totals.issue_ns * 1e-6) + " per step, and " +
                       Milliseconds(totals.exposed_ns * 1e-6) +
                       " per step of their time is exposed.";
+  if (split && !late.early.empty()) {
+    finding.evidence +=
+        " All of them are issued after the backward pass, when nothing is left "
+        "to overlap with them.";
+  }
   Illustrate(m, IsGradient, finding);
   const BusBandwidth bus = LikelyBusBandwidth(m.trace, m.collectives);
   const bool on_host = OnHost(m, passes);
@@ -231,24 +236,42 @@ Verdict CheckBucketShape(const AnalysisContext& m) {
                            " GB/s, the usual rate of this device's bus (no "
                            "recorded collective is large enough to measure "
                            "it)");
+  if (split && !late.early.empty()) {
+    finding.assumption += std::string("; ") + kIssuedWhenReady;
+  }
   finding.fix_cpp =
       "copy the gradients into flat buckets (at::cat, at::_foreach_copy_) and "
       "call ProcessGroup::allreduce once per 25 MiB";
+  if (!late.early.empty()) {
+    finding.fix_cpp +=
+        ", from a hook of the last gradient of each bucket; wait for the Works "
+        "before the optimizer";
+  }
   finding.fix_python =
       split
           ? "DistributedDataParallel(model, bucket_cap_mb=25, "
-            "gradient_as_bucket_view=True) instead of a loop over parameters"
+            "gradient_as_bucket_view=True) instead of a loop over parameters" +
+                std::string(late.early.empty()
+                                ? ""
+                                : ": it reduces each bucket as soon as its "
+                                  "gradients are ready, during backward")
           : "DistributedDataParallel(model, bucket_cap_mb=25), because smaller "
             "buckets start earlier";
-  finding.wrong_if = "the all-reduces belong to several small models";
+  finding.wrong_if = late.early.empty()
+                         ? "the all-reduces belong to several small models"
+                         : "the all-reduces belong to several small models, or "
+                           "mostly wait for "
+                           "ranks that arrive late";
   Edit edit = split ? InBuckets(m, passes, bus.bytes_per_s) : Edit();
-  // If there is a single bucket, all but its last 25 MiB could have moved
-  // during backward.
+  if (split) edit.early = late.early;
+  // All but the last 25 MiB could have moved during backward.
+  const double last_share =
+      shape.pass_bytes > 0 ? std::min(1.0, kBucketBytes / shape.pass_bytes) : 0;
   const double bound =
-      !split ? totals.exposed_ns * (1 - kBucketBytes / shape.pass_bytes)
+      !split ? totals.exposed_ns * (1 - last_share)
       : on_host
           ? std::max(totals.issue_ns, totals.exposed_ns * NeedlessShare(passes))
-          : totals.issue_ns;
+          : totals.issue_ns + late.exposed_ns * (1 - last_share);
   return Fire(std::move(finding), std::move(edit), bound);
 }
 
@@ -266,7 +289,9 @@ constexpr Rule kRules[] = {
          "5 for a ResNet-50); or one bucket holds at least 80 % of the bytes "
          "while 3 % of the step is exposed communication; or, where sizes were "
          "not recorded, 20 collectives per step of one kind and group follow "
-         "each other without a matrix product between them (a hint)",
+         "each other without a matrix product between them (a hint). Where all "
+         "of them follow the backward pass, the gain includes overlapping them "
+         "with it",
      .avoid =
          "all gradients fit into one 25 MiB bucket anyway, or the all-reduces "
          "come from nodes other than AccumulateGrad (SyncBatchNorm, tensor "

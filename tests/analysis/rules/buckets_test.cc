@@ -1,5 +1,7 @@
+#include "evidence/gradients/late_gradients.h"
 #include "rule_testing.h"
 #include "support/ddp_text.h"
+#include "support/gpu_loop.h"
 #include "support/gpu_text.h"
 #include "support/trace_text.h"
 
@@ -43,6 +45,49 @@ TEST(DdpBucketShapeTest, FiresOnALoopOverParametersAfterBackward) {
 TEST(DdpBucketShapeTest, FiresOnlyAboveTwentyTinyOnes) {
   EXPECT_TRUE(IsClean(Of(Pieces(20, 1'000)), "ddp-bucket-shape"));
   EXPECT_FALSE(IsClean(Of(Pieces(21, 1'000)), "ddp-bucket-shape"));
+}
+
+// 40 gradients of 2 MB, each reduced in 0.1 ms after a backward pass of 8 ms.
+// The last bucket of 25 MiB stays exposed.
+TEST(DdpBucketShapeTest, ALoopAfterBackwardCouldOverlapWithIt) {
+  const std::string backward =
+      "backward { repeat 40 { node MmBackward0 10us { op aten::mm 14us { "
+      "kernel "
+      "ampere_sgemm_128x64_nn 200us } }; accumulate 5us { op aten::detach 2us "
+      "} } }\n";
+  const std::string loop = "repeat 40 { collective all_reduce 2MB; join }\n";
+  const Report report = Analyze(
+      RunGpuLoop(
+          "repeat 40 { op aten::linear 12us grad { op aten::addmm 14us { "
+          "kernel ampere_sgemm_128x64_tn 200us } } }\n" +
+              backward + loop +
+              "range optimizer \"Optimizer.step#SGD.step\" { op "
+              "aten::_fused_sgd_ 90us { kernel update 300us } }\nsync "
+              "device\n",
+          {}, "ranks 2 network=20")
+          .ranks.front());
+  const Finding* finding = Find(report, "ddp-bucket-shape");
+  ASSERT_NE(finding, nullptr);
+  ASSERT_EQ(finding->gain_kind, GainKind::kPredicted) << report.replay.why_not;
+  EXPECT_NE(finding->evidence.find("issued after the backward pass"),
+            std::string::npos)
+      << finding->evidence;
+  EXPECT_NE(finding->assumption.find(kIssuedWhenReady), std::string::npos)
+      << finding->assumption;
+  EXPECT_GT(finding->gain.expected_ms, 2.5);
+  EXPECT_LT(finding->gain.expected_ms, 4);
+  EXPECT_EQ(Find(report, "exposed-collective"), nullptr);  // the same time
+}
+
+// Less than 1 MiB after backward may be a loss or a norm, which is not ready
+// earlier.
+TEST(DdpBucketShapeTest, LittleDataAfterBackwardIsNotTakenForGradients) {
+  DdpText text = Pieces(30, 1'000);
+  text.in_hooks = false;
+  const Report report = Of(text);
+  const Finding* finding = Find(report, "ddp-bucket-shape");
+  ASSERT_NE(finding, nullptr);
+  EXPECT_EQ(finding->assumption.find(kIssuedWhenReady), std::string::npos);
 }
 
 // No all-reduce is large enough to show the links' rate, so the rule uses the
