@@ -31,6 +31,7 @@ struct Collective {
   size_t step = kNoStep;        // index into Steps::windows, by time of issue
   int64_t exposed_ns = 0;    // the part of `moved` that no computation overlaps
   bool integer = false;      // its elements are integers: counts or indices
+  bool float32 = false;      // its elements are 32-bit floats
   bool in_backward = false;  // issued by an autograd thread or node
   bool gradient = false;     // an all-reduce of gradients
 };

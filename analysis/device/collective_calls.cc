@@ -57,6 +57,7 @@ void CollectiveCalls::ApplyMetadata(const Communication& row,
                                     Collective& one) const {
   const std::string_view type = trace_.name(row.dtype);
   one.integer = IsIntegerType(type);
+  if (!type.empty()) one.float32 = IsFloat32Type(type);
   one.sequence = row.sequence;
   one.group_size = row.group_size;
   one.group = row.group_ranks != 0 ? row.group_ranks : row.group_name;
@@ -77,14 +78,16 @@ void CollectiveCalls::SizeFromInputs(RowId op, Collective& one) const {
   const RowId inputs = trace_.ops()[op].inputs;
   if (inputs == kNone) return;
   int64_t bytes = 0;
-  bool integer = false;
+  bool integer = false, float32 = false;
   const auto add = [&](const Argument& argument) {
     if (argument.dims.empty()) return;
     int64_t elements = 1;
     for (int64_t dim : argument.dims) elements *= dim;
     const std::string_view type = trace_.name(argument.type);
     integer |= IsIntegerType(type);
-    bytes = std::max(bytes, elements * CollectiveElementBytes(type));
+    const int64_t size = elements * CollectiveElementBytes(type);
+    if (size > bytes) float32 = IsFloat32Type(type);
+    bytes = std::max(bytes, size);
   };
   for (const Argument& argument : trace_.op_inputs()[inputs].arguments) {
     add(argument);
@@ -93,6 +96,7 @@ void CollectiveCalls::SizeFromInputs(RowId op, Collective& one) const {
   if (bytes > 0) {
     one.bytes = bytes;
     one.integer = integer;
+    one.float32 = float32;
   }
 }
 

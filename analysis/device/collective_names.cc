@@ -65,6 +65,23 @@ bool IsIntegerType(std::string_view type) {
   return false;
 }
 
+bool IsFloat32Type(std::string_view type) {
+  const std::string letters = Letters(type);
+  return letters.ends_with("float") && CollectiveElementBytes(type) == 4;
+}
+
+bool ReducesFloat32(std::string_view kernel) {
+  for (std::string_view word : {"_f32", "_float"}) {
+    const size_t at = kernel.find(word);
+    if (at == std::string_view::npos) continue;
+    const size_t after = at + word.size();
+    // Not "_float8" or "_f32x2".
+    return after == kernel.size() ||
+           std::isalnum(static_cast<unsigned char>(kernel[after])) == 0;
+  }
+  return false;
+}
+
 int64_t CollectiveElementBytes(std::string_view type) {
   // Longer words come first: "float" is part of "float16".
   static constexpr std::pair<std::string_view, int64_t> kSizes[] = {

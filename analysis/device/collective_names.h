@@ -37,6 +37,15 @@ bool IsCollectiveOp(std::string_view name);
 bool IsIntegerType(std::string_view type);
 int64_t CollectiveElementBytes(std::string_view type);
 
+// True for the 32-bit float, as c10 ("Float", "c10::Float"), C++ ("float") or
+// Python ("torch.float32") writes it.
+bool IsFloat32Type(std::string_view type);
+// True if the name of a kernel says that it reduces 32-bit floats:
+// "ncclDevKernel_AllReduce_Sum_f32_RING_LL", before NCCL 2.19
+// "ncclKernel_AllReduce_RING_LL_Sum_float". Kernels that only move data do not
+// say a type.
+bool ReducesFloat32(std::string_view kernel);
+
 // Returns the bytes that pass the slowest link per byte of the buffer, with n
 // ranks: 2(n-1)/n for an all-reduce, (n-1)/n for reduce-scatter, all-gather and
 // all-to-all, 1 otherwise; 0 for fewer than two ranks. Source: "bus bandwidth"

@@ -32,6 +32,7 @@ std::vector<Collective> FromKernels(const Trace& trace,
     Collective one;
     one.kind = CollectiveKindOf(trace.name(kernel.name));
     one.moved = {kernel.begin_ns, kernel.end_ns};
+    one.float32 = ReducesFloat32(trace.name(kernel.name));
     one.kernel = row;
     one.communication = kernel.communication;
     if (kernel.communication != kNone) {

@@ -5,7 +5,9 @@
 #include <string_view>
 #include <vector>
 
+#include "evidence/gradient_passes.h"
 #include "ops/contains.h"
+#include "replay/gpu/device_program.h"
 #include "words/quantities.h"
 
 namespace stepscope {
@@ -68,14 +70,43 @@ double HidingBoundNs(const AnalysisContext& m, double exposed_ns,
   }
   if (wall <= 0) return exposed_ns;
   // Ranks on the same machine share its cores.
-  const double cores = std::max(
-      1.0, static_cast<double>(run.usable_cores) / std::max(1, run.local_ranks));
+  const double cores = std::max(1.0, static_cast<double>(run.usable_cores) /
+                                         std::max(1, run.local_ranks));
   const double idle_ns = std::max(0.0, 1 - busy / cores / wall) * m.step_ns();
   if (idle_ns >= exposed_ns) return exposed_ns;
   finding.evidence += " This rank's share of the cores is idle for " +
                       Milliseconds(idle_ns * 1e-6) +
                       " per step: hiding communication cannot gain more.";
   return idle_ns;
+}
+
+std::vector<bool> NeededAtOnce(const AnalysisContext& m) {
+  std::vector<bool> needed(m.collectives.size());
+  const DeviceProgram* program = m.replay.device();
+  if (program == nullptr) return needed;
+  const std::vector<DeviceNode>& activities = program->activities;
+  for (size_t i = 0; i < m.collectives.size(); ++i) {
+    const Collective& one = m.collectives[i];
+    if (one.kind != CollectiveKind::kAllReduce || one.gradient ||
+        one.kernel == kNone) {
+      continue;
+    }
+    const uint32_t at = ActivityOf(*program, KernelOf(one));
+    if (at == kNoActivity) continue;
+    // Activities are in the order of their launches. Uploads of the next batch
+    // need no result.
+    uint32_t next = at + 1;
+    while (next < activities.size() &&
+           (activities[next].collective ||
+            activities[next].ref.table != ActivityTable::kKernel)) {
+      ++next;
+    }
+    if (next == activities.size()) continue;
+    const auto waits = program->waits.begin() + activities[next].first_wait;
+    needed[i] = std::find(waits, waits + activities[next].wait_count, at) !=
+                waits + activities[next].wait_count;
+  }
+  return needed;
 }
 
 Verdict AnswerWithoutCollectives(const AnalysisContext& m) {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <functional>
+#include <vector>
 
 #include "context/analysis_context.h"
 #include "context/rule.h"
@@ -24,6 +25,14 @@ void Illustrate(const AnalysisContext& m,
 // processor time but is not work.
 double HidingBoundNs(const AnalysisContext& m, double exposed_ns,
                      Finding& finding);
+
+// Returns, by index into AnalysisContext::collectives, whether the next kernel
+// of the compute stream waits for the collective, so that nothing can run
+// beside it: an all-reduce of activations, as in tensor parallelism. Only
+// all-reduces count, and not those of gradients: these can be issued earlier,
+// and the optimizer alone needs them. False where the recording does not show
+// what waits.
+std::vector<bool> NeededAtOnce(const AnalysisContext& m);
 
 // Returns the verdict of a rule about collectives if the trace has none: clean,
 // or, for a job of several ranks, skipped, because its collectives were not

@@ -9,10 +9,12 @@
 #include <string>
 #include <vector>
 
+#include "context/noise.h"
 #include "context/rule.h"
 #include "device/collectives.h"
 #include "evidence/collective_evidence.h"
 #include "evidence/gradient_passes.h"
+#include "evidence/gradients/late_gradients.h"
 #include "ops/op_arguments.h"
 #include "steps/steady_steps.h"
 #include "words/quantities.h"
@@ -33,6 +35,9 @@ constexpr double kWorthLinks = 0.05;
 // If moving bytes takes less than this share of the exposed time, the rest is
 // waiting.
 constexpr double kMostMoving = 0.5;
+
+// "Most" of the exposed time, or of the time of products.
+constexpr double kMostTime = 0.5;
 
 // From 16 samples on, the statistics of a single rank are good enough (Wu and
 // He 2018, Group Normalization, section 4.1).
@@ -129,6 +134,15 @@ constexpr OverlapAdvice kGradientAdvice = {
     "gradient_as_bucket_view=True); "
     "model.register_comm_hook(None, default_hooks.bf16_compress_hook) halves "
     "the bytes; use no_sync() while accumulating"};
+constexpr OverlapAdvice kLateAdvice = {
+    kIssuedWhenReady,
+    "issue each bucket's all-reduce from a hook of its last gradient "
+    "(ProcessGroup::allreduce returns a Work) and wait before the optimizer, "
+    "instead of reducing the gradients after backward",
+    "wrap the model in DistributedDataParallel (or fully_shard) instead of "
+    "all-reduces after backward(): it reduces each bucket as soon as its "
+    "gradients are ready; DeepSpeed: overlap_comm; Megatron-LM: "
+    "--overlap-grad-reduce"};
 constexpr OverlapAdvice kShardAdvice = {
     "at best, fetching and reducing shards overlaps with computing, and only "
     "the optimizer waits for them",
@@ -145,7 +159,8 @@ constexpr OverlapAdvice kActivationAdvice = {
     "split the batch into two halves, so that one computes while the other's "
     "Work runs; reduce statistics less often",
     "use sequence parallelism and async tensor parallelism instead of blocking "
-    "all-reduces; use SyncBatchNorm only where batches are small"};
+    "all-reduces, and data or pipeline parallelism across PCIe; use "
+    "SyncBatchNorm only where batches are small"};
 constexpr OverlapAdvice kExchangeAdvice = {
     "at best, the exchanges overlap with computing that does not need them, "
     "and only the optimizer waits",
@@ -162,12 +177,44 @@ constexpr OverlapAdvice kStageAdvice = {
     "use more micro-batches, an interleaved or zero-bubble schedule, and "
     "stages that take equally long"};
 
+// How to move 16-bit values instead of 32-bit ones.
+struct HalvingAdvice {
+  const char* cpp;
+  const char* python;
+};
+constexpr HalvingAdvice kHalfGradients = {
+    "all-reduce the gradients in 16 bits (bucket.to(at::kBFloat16)); their sum "
+    "is then rounded to 16 bits, so compare the loss",
+    "model.register_comm_hook(None, default_hooks.bf16_compress_hook) of "
+    "DistributedDataParallel (fp16_compress_hook before Ampere); the sum of "
+    "the gradients is then rounded to 16 bits, so compare the loss"};
+constexpr HalvingAdvice kHalfActivations = {
+    "all-reduce activations and their gradients in the type of the products, "
+    "before they are converted to float32; tensor parallelism across PCIe "
+    "stays slow: use data or pipeline parallelism there",
+    "all-reduce activations and their gradients in the type of the products: "
+    "no .float() before dist.all_reduce(), and no .to(torch.bfloat16) after "
+    "it; sequence parallelism and async tensor parallelism hide a part of the "
+    "rest; across PCIe, data or pipeline parallelism moves less"};
+constexpr HalvingAdvice kHalfShards = {
+    "gather the weights in 16 bits; reducing the gradients in 16 bits changes "
+    "the numerics, so compare the loss",
+    "MixedPrecision(param_dtype=torch.bfloat16, reduce_dtype=torch.bfloat16) "
+    "(FSDP2: MixedPrecisionPolicy); reduce_dtype changes the numerics, because "
+    "the gradients are then summed in 16 bits, so compare the loss"};
+constexpr HalvingAdvice kHalfMessages = {
+    "convert what is sent to 16 bits before the exchange",
+    "send in bfloat16: convert before the exchange, not after it"};
+
 // Returns the advice for the kind of collective that is exposed longest.
-const OverlapAdvice& AdviceFor(const AnalysisContext& m) {
+const OverlapAdvice& AdviceFor(const AnalysisContext& m,
+                               const LateGradients& late) {
   std::map<const OverlapAdvice*, int64_t> exposed;
-  for (const Collective& one : m.collectives) {
+  for (size_t i = 0; i < m.collectives.size(); ++i) {
+    const Collective& one = m.collectives[i];
     if (one.step == kNoStep) continue;
-    const OverlapAdvice* advice = &kGradientAdvice;
+    const OverlapAdvice* advice =
+        late.members.contains(i) ? &kLateAdvice : &kGradientAdvice;
     switch (one.kind) {
       case CollectiveKind::kAllGather:
       case CollectiveKind::kReduceScatter:
@@ -337,6 +384,128 @@ void TellSynchronisedNorms(const AnalysisContext& m, Finding& finding) {
                     ". Else: " + finding.fix_cpp;
 }
 
+// Returns the change that collectives run beside computing, except those whose
+// results are needed at once.
+Edit Overlapping(const AnalysisContext& m, const LateGradients& late,
+                 const std::vector<bool>& needed) {
+  Edit edit;
+  edit.early = late.early;
+  for (size_t i = 0; i < m.collectives.size(); ++i) {
+    const Collective& one = m.collectives[i];
+    if (one.kernel == kNone || one.step == kNoStep || needed[i] ||
+        late.members.contains(i)) {
+      continue;
+    }
+    edit.overlapped.push_back(KernelOf(one));
+  }
+  return edit;
+}
+
+// Adds how long the step waits for collectives whose results are needed at
+// once, and returns that time, in ns per step.
+double TellNeededAtOnce(const AnalysisContext& m,
+                        const std::vector<bool>& needed, Finding& finding) {
+  const CollectiveTotals totals =
+      TotalsOf(m.collectives, m.steps, [&](const Collective& one) {
+        return needed[static_cast<size_t>(&one - m.collectives.data())];
+      });
+  if (totals.exposed_ns <= 0) return 0;
+  finding.evidence += " The next kernel needs the results of " +
+                      Count(std::llround(totals.count), "all-reduce") +
+                      " at once (" + Milliseconds(totals.exposed_ns * 1e-6) +
+                      "), so that nothing of the same batch can run meanwhile.";
+  return totals.exposed_ns;
+}
+
+// Collectives of 32-bit floats in a model whose products run in 16 bits.
+struct WideCollectives {
+  double share = 0;     // of the exposed time of all collectives
+  double saved_ns = 0;  // of the exposed time per step, by half the bytes
+  const char* type = nullptr;  // what the products compute in
+  const HalvingAdvice* advice = nullptr;
+  Edit halved;
+};
+
+// Returns the kind of values that the collective moves.
+const HalvingAdvice& HalvingAdviceFor(const Collective& one) {
+  switch (one.kind) {
+    case CollectiveKind::kAllGather:
+    case CollectiveKind::kReduceScatter:
+      return kHalfShards;
+    case CollectiveKind::kAllReduce:
+      return one.gradient ? kHalfGradients : kHalfActivations;
+    default:
+      return kHalfMessages;
+  }
+}
+
+// Returns the 16-bit type of most products; nullptr if most are not in 16 bits.
+const char* NarrowType(const AnalysisContext& m) {
+  const auto products_ns = [&](auto wanted) {
+    return m.kernels.NsPerStep([&](const KernelUse& use) {
+      return use.multiplies && wanted(use.precision);
+    });
+  };
+  const double narrow = products_ns([](Precision p) { return Is16Bit(p); });
+  if (narrow <= kMostTime * products_ns([](Precision) { return true; })) {
+    return nullptr;
+  }
+  const double half =
+      products_ns([](Precision p) { return p == Precision::kFp16; });
+  return half > kMostTime * narrow ? "fp16" : "bf16";
+}
+
+// Halving the bytes halves the transfers at the best rate of the recording. The
+// rest of a collective's time is latency or waiting for other ranks, and stays.
+WideCollectives FindWide(const AnalysisContext& m) {
+  WideCollectives wide;
+  wide.type = m.has_gpu ? NarrowType(m) : nullptr;
+  if (wide.type == nullptr) return wide;
+  const int32_t ranks = m.trace.run().world_size;
+  const double best = BestBusBandwidth(m.collectives, ranks);
+  double exposed = 0, of_floats = 0;
+  std::map<const HalvingAdvice*, double> saved;
+  for (const Collective& one : m.collectives) {
+    if (one.step == kNoStep ||
+        !std::ranges::binary_search(m.steps.steady, one.step)) {
+      continue;
+    }
+    const auto own = static_cast<double>(one.exposed_ns);
+    exposed += own;
+    if (!one.float32) continue;
+    of_floats += own;
+    const double ns = TransferNs(one, best, ranks);
+    const auto now = static_cast<double>(one.moved.length());
+    if (one.kernel == kNone || ns <= 0 || now <= 0) continue;
+    wide.halved.scales.push_back({KernelOf(one), 1 - ns / 2 / now});
+    saved[&HalvingAdviceFor(one)] += std::min(ns / 2, own);
+  }
+  for (const auto& [advice, ns] : saved) {
+    if (wide.advice == nullptr || ns > saved[wide.advice]) wide.advice = advice;
+    wide.saved_ns += ns / static_cast<double>(m.steps.steady.size());
+  }
+  wide.share = exposed > 0 ? of_floats / exposed : 0;
+  return wide;
+}
+
+// Returns the change to half the bytes, and says in the finding's evidence how
+// much of the exposed time it is about. Without edit where it gains too little.
+Alternative HalfTheBytes(const AnalysisContext& m, WideCollectives wide,
+                         Finding& finding) {
+  Alternative half;
+  if (wide.saved_ns * 1e-6 < MinReportableGainMs(m)) return half;
+  finding.evidence += " Collectives in float32 are " + Percent(wide.share) +
+                      " of the exposed time, although most products run in " +
+                      wide.type + ".";
+  half.edit = std::move(wide.halved);
+  half.wording.assumption =
+      "half the bytes take half the time at the best rate of this recording; "
+      "waiting and latency stay";
+  half.wording.fix_cpp = wide.advice->cpp;
+  half.wording.fix_python = wide.advice->python;
+  return half;
+}
+
 Verdict CheckExposed(const AnalysisContext& m) {
   if (m.trace.run().world_size == 1) return Clean();
   if (m.collectives.empty()) return AnswerWithoutCollectives(m);
@@ -348,12 +517,10 @@ Verdict CheckExposed(const AnalysisContext& m) {
     return Clean();
   }
   const CollectiveTotals all = TotalsOf(m.collectives, m.steps, AnyCollective);
-  Edit edit;
-  for (const Collective& one : m.collectives) {
-    if (one.kernel != kNone && one.step != kNoStep) {
-      edit.overlapped.push_back(KernelOf(one));
-    }
-  }
+  const LateGradients late = FindLateGradients(
+      m, FindGradientPasses(m.trace, m.tree, m.steps, m.collectives));
+  const std::vector<bool> needed = NeededAtOnce(m);
+  Edit edit = Overlapping(m, late, needed);
   Finding finding;
   finding.confidence = Confidence::kStrong;
   finding.evidence =
@@ -366,7 +533,7 @@ Verdict CheckExposed(const AnalysisContext& m) {
                        Milliseconds(exposed * 1e-6) + " (") +
       Percent(exposed / step) + " of the step)." + TransferOrWait(m);
   Illustrate(m, AnyCollective, finding);
-  const OverlapAdvice& advice = AdviceFor(m);
+  const OverlapAdvice& advice = AdviceFor(m, late);
   finding.assumption = advice.assumption;
   finding.fix_cpp = advice.cpp;
   finding.fix_python = advice.python;
@@ -374,14 +541,33 @@ Verdict CheckExposed(const AnalysisContext& m) {
   finding.wrong_if =
       "the other ranks arrive late, so that this rank waits for them; the fix "
       "then is to balance the ranks";
+  const double needed_ns = TellNeededAtOnce(m, needed, finding);
+  const bool mostly_needed = needed_ns > kMostTime * exposed;
+  WideCollectives wide = FindWide(m);
+  const double half_ns = wide.saved_ns;
+  Alternative half = HalfTheBytes(m, std::move(wide), finding);
+  // At best one half of the batch computes while the results of the other one
+  // move.
+  const double hidden_ns =
+      exposed - needed_ns + std::min(needed_ns, m.kernels.compute_ns);
   const double most_ns =
-      HidingBoundNs(m, std::max(0.0, exposed - LastBucketNs(m)), finding);
+      HidingBoundNs(m, std::max(0.0, hidden_ns - LastBucketNs(m)), finding);
   Found found{
       .finding = std::move(finding), .bound_ns = most_ns, .worth = kWorthLinks};
   if (WaitsByChance(m, exposed)) found.at_most = FindingSeverity::kLow;
   Alternative faster = FasterLinks(m, edit);
-  found.alternatives = {
-      {std::move(edit)}, std::move(faster), RanksInTime(m, exposed)};
+  Alternative in_time = RanksInTime(m, exposed);
+  // The gain of what can overlap says little where most of the time cannot.
+  if (mostly_needed) {
+    if (half.edit != Edit()) found.bound_ns = half_ns;
+    found.alternatives = {std::move(half), std::move(faster),
+                          std::move(in_time)};
+  } else {
+    found.alternatives = {{std::move(edit)},
+                          std::move(faster),
+                          std::move(in_time),
+                          std::move(half)};
+  }
   return Fire(std::move(found));
 }
 
@@ -408,13 +594,20 @@ constexpr Rule kRules[] = {
          "than half, and the rest is no more than the steps of ranks "
          "vary. If collectives run below 6 GB/s and no "
          "computing is left to overlap with, the finding is only a hint "
-         "to check the links and for late ranks",
+         "to check the links and for late ranks. All-reduces of activations "
+         "whose result the next kernel waits for cannot overlap: where they "
+         "are most of the time, the gain is that of half the bytes, if they "
+         "move float32 in a model that computes in 16 bits, else at most the "
+         "time of computing",
      .fix_cpp = "issue each bucket's all-reduce as soon as its gradients are "
                 "ready and wait for the Works before the optimizer",
-     .fix_python = "depends on what is exposed: DistributedDataParallel's "
-                   "buckets and static_graph=True; FSDP's prefetching; "
-                   "exchanges during computing that does not need them; more "
-                   "micro-batches",
+     .fix_python =
+         "depends on what is exposed: DistributedDataParallel in place "
+         "of all-reduces after backward; its buckets and "
+         "static_graph=True; collectives in 16 bits; FSDP's "
+         "prefetching; "
+         "exchanges during computing that does not need them; more "
+         "micro-batches",
      .change = "less waiting for collectives"}};
 
 }  // namespace

@@ -1,5 +1,10 @@
+#include <string>
+#include <string_view>
+
+#include "device/collective_names.h"
 #include "rule_testing.h"
 #include "support/ddp_text.h"
+#include "support/gpu_loop.h"
 #include "support/trace_text.h"
 
 namespace stepscope::collectives_test {
@@ -208,6 +213,118 @@ TEST(ExposedCollectiveTest, TransfersThatAreFastOnceWaitForLateRanks) {
   const Finding* other = Find(steady, "exposed-collective");
   EXPECT_TRUE(other == nullptr ||
               other->fix_python.find("arrives late") == std::string::npos);
+}
+
+// What rank 0 of two says about the program. An all-reduce of 20 MB takes 1 ms.
+Report OfProgram(const std::string& step) {
+  return Analyze(RunGpuLoop(step, {}, "ranks 2 network=20").ranks.front());
+}
+
+std::string Backward(int parameters, const std::string& kernel) {
+  return "backward { repeat " + std::to_string(parameters) +
+         " { node MmBackward0 10us { op aten::mm 14us { kernel " + kernel +
+         " 200us } }; accumulate 5us { op aten::detach 2us } } }\n";
+}
+
+std::string Products(int count, const std::string& kernel,
+                     const std::string& rest) {
+  return "repeat " + std::to_string(count) +
+         " { op aten::linear 12us grad { op aten::addmm 14us { kernel " +
+         kernel + " 200us } }; " + rest + " }\n";
+}
+constexpr char kSgemm[] = "ampere_sgemm_128x64_tn";
+constexpr char kBf16[] =
+    "ampere_bf16_s16816gemm_bf16_128x128_ldg8_f2f_stages_32x5_tn";
+constexpr char kUpdate[] =
+    "range optimizer \"Optimizer.step#SGD.step\" { op aten::_fused_sgd_ 90us { "
+    "kernel \"void at::native::multi_tensor_apply_kernel<FusedSgd>\" 300us } "
+    "}\n"
+    "sync device\n";
+
+// Four buckets of 30 MB after 40 products of 0.2 ms: when the last quarter of
+// the gradients is made, three buckets can be on their way.
+TEST(ExposedCollectiveTest, BucketsAfterBackwardCouldRunDuringIt) {
+  const Report report =
+      OfProgram(Products(40, kSgemm, "") + Backward(40, kSgemm) +
+                "repeat 4 { collective all_reduce 30MB; join }\n" + kUpdate);
+  const Finding* finding = Find(report, "exposed-collective");
+  ASSERT_NE(finding, nullptr);
+  ASSERT_EQ(finding->gain_kind, GainKind::kPredicted) << report.replay.why_not;
+  EXPECT_NE(finding->fix_python.find("instead of all-reduces after backward"),
+            std::string::npos)
+      << finding->fix_python;
+  EXPECT_NEAR(finding->gain.expected_ms, 4.5, 0.4) << finding->evidence;
+}
+
+// Nothing is left to overlap with the single bucket that holds the gradient
+// which is made last.
+TEST(ExposedCollectiveTest, ALoneBucketAfterBackwardCannotStartEarlier) {
+  const Report report =
+      OfProgram(Products(40, kSgemm, "") + Backward(40, kSgemm) +
+                "collective all_reduce 24MB; join\n" + kUpdate);
+  const Finding* finding = Find(report, "exposed-collective");
+  EXPECT_TRUE(finding == nullptr ||
+              finding->severity == FindingSeverity::kNote);
+}
+
+// An all-reduce whose result the next product needs cannot run beside it.
+TEST(ExposedCollectiveTest, ActivationsAreNotOverlapped) {
+  const Report report = OfProgram(
+      Products(20, kBf16, "collective all_reduce 16MB dtype=BFloat16; join") +
+      Backward(20, kBf16) + kUpdate);
+  const Finding* finding = Find(report, "exposed-collective");
+  ASSERT_NE(finding, nullptr);
+  EXPECT_EQ(finding->gain_kind, GainKind::kBound);
+  EXPECT_NE(finding->evidence.find("needs the results of 20 all-reduces at"),
+            std::string::npos)
+      << finding->evidence;
+  EXPECT_EQ(finding->evidence.find("float32"), std::string::npos);
+  EXPECT_NE(finding->fix_python.find("sequence parallelism"),
+            std::string::npos);
+}
+
+TEST(ExposedCollectiveTest, ActivationsInFloat32CouldMoveHalfTheBytes) {
+  const Report report =
+      OfProgram(Products(20, kBf16, "collective all_reduce 16MB; join") +
+                Backward(20, kBf16) + kUpdate);
+  const Finding* finding = Find(report, "exposed-collective");
+  ASSERT_NE(finding, nullptr);
+  ASSERT_EQ(finding->gain_kind, GainKind::kPredicted) << report.replay.why_not;
+  EXPECT_NE(finding->evidence.find("Collectives in float32 are 100 %"),
+            std::string::npos)
+      << finding->evidence;
+  EXPECT_NE(finding->fix_python.find("no .float() before"), std::string::npos);
+  // 20 x 16 MB at 20 GB/s take 16 ms.
+  EXPECT_NEAR(finding->gain.expected_ms, 8, 0.8);
+}
+
+// If the model computes in float32, its collectives are not wider than it.
+TEST(ExposedCollectiveTest, AModelInFloat32MovesWhatItComputes) {
+  const Report report =
+      OfProgram(Products(20, kSgemm, "collective all_reduce 16MB; join") +
+                Backward(20, kSgemm) + kUpdate);
+  const Finding* finding = Find(report, "exposed-collective");
+  ASSERT_NE(finding, nullptr);
+  EXPECT_EQ(finding->evidence.find("Collectives in float32"),
+            std::string::npos);
+}
+
+TEST(CollectiveNamesTest, KernelsSayWhetherTheyReduceFloats) {
+  EXPECT_TRUE(ReducesFloat32("ncclDevKernel_AllReduce_Sum_f32_RING_LL(int)"));
+  EXPECT_TRUE(ReducesFloat32("ncclKernel_AllReduce_RING_LL_Sum_float(int)"));
+  EXPECT_FALSE(ReducesFloat32("ncclDevKernel_AllReduce_Sum_bf16_RING_LL"));
+  EXPECT_FALSE(ReducesFloat32("ncclDevKernel_AllReduce_Sum_f8e4m3_RING_LL"));
+  EXPECT_FALSE(ReducesFloat32("ncclKernel_AllReduce_RING_LL_Sum_half(int)"));
+  EXPECT_FALSE(ReducesFloat32("ncclDevKernel_AllGather_RING_LL(int)"));
+}
+
+TEST(CollectiveNamesTest, TypesOfFloats) {
+  for (std::string_view type :
+       {"Float", "float", "c10::Float", "torch.float32"})
+    EXPECT_TRUE(IsFloat32Type(type)) << type;
+  for (std::string_view type :
+       {"BFloat16", "c10::Half", "Float8_e4m3fn", "Long"})
+    EXPECT_FALSE(IsFloat32Type(type)) << type;
 }
 
 }  // namespace
