@@ -109,6 +109,38 @@ double BubbleMs(const RankComparison& ranks) {
   return ms / static_cast<double>(ranks.rows.size());
 }
 
+// How much of the exposed time is waiting for the last rank or another stage,
+// and how much is moving data: in ms per step, means over all ranks.
+struct ExposedTime {
+  double all = 0, waiting = 0, moving = 0;
+};
+ExposedTime ExposedTimeOf(const Report& run, bool bubbles) {
+  ExposedTime time;
+  for (const RankRow& row : run.ranks.rows) time.all += row.exposed_ms;
+  time.all /= run.ranks.rows.size();
+  time.waiting = run.ranks.waiting_ms;
+  if (bubbles) time.waiting += BubbleMs(run.ranks);
+  time.moving = std::max(0.0, time.all - time.waiting);
+  return time;
+}
+
+std::string SplitInWords(const ExposedTime& time, bool bubbles) {
+  return " Averaged over all ranks, " + Milliseconds(time.waiting) +
+         " of the " + Milliseconds(time.all) +
+         " of exposed communication are spent waiting for the last rank" +
+         (bubbles ? " or another stage" : "") + " and " +
+         Milliseconds(time.moving) + " moving data.";
+}
+
+void LimitGain(const Report& run, double most_ms, Finding& finding) {
+  if (finding.gain.expected_ms <= most_ms) return;
+  finding.gain.expected_ms = most_ms;
+  finding.gain.low_ms = std::min(finding.gain.low_ms, most_ms);
+  finding.gain.high_ms = std::min(finding.gain.high_ms, most_ms);
+  finding.speedup = 0;
+  finding.severity = std::min(finding.severity, SeverityOf(run, finding));
+}
+
 // The traces of all ranks show how much exposed time is waiting for the last
 // rank and how much is moving data. Leaves only the latter in the finding
 // exposed-collective or fsdp-exposed.
@@ -122,17 +154,12 @@ void SplitExposedTime(Report& run) {
       (!run.ranks.why_not.empty() && !bubbles)) {
     return;
   }
-  double all = 0;
-  for (const RankRow& row : run.ranks.rows) all += row.exposed_ms;
-  all /= run.ranks.rows.size();
-  double waiting = run.ranks.waiting_ms;
-  if (bubbles) waiting += BubbleMs(run.ranks);
-  const double moving = std::max(0.0, all - waiting);
+  const ExposedTime time = ExposedTimeOf(run, bubbles);
   const auto owner = std::ranges::find_if(run.findings, [](const Finding& f) {
     return f.id == "straggler-rank" || f.id == "imbalanced-load" ||
            f.id == kBubbleRule;
   });
-  if (moving < kExposedFrac * run.ranks.step_ms) {
+  if (time.moving < kExposedFrac * run.ranks.step_ms) {
     if (owner != run.findings.end()) {
       run.superseded.push_back(SupersededBy(exposed->id, owner->id));
       owner->also.push_back(AlsoInWords(*exposed));
@@ -142,19 +169,23 @@ void SplitExposedTime(Report& run) {
     run.findings.erase(exposed);
     return;
   }
-  exposed->evidence +=
-      " Averaged over all ranks, " + Milliseconds(waiting) + " of the " +
-      Milliseconds(all) +
-      " of exposed communication are spent waiting for the last rank" +
-      (bubbles ? " or another stage" : "") + " and " + Milliseconds(moving) +
-      " moving data.";
-  if (exposed->gain.expected_ms > moving) {
-    exposed->gain.expected_ms = moving;
-    exposed->gain.low_ms = std::min(exposed->gain.low_ms, moving);
-    exposed->gain.high_ms = std::min(exposed->gain.high_ms, moving);
-    exposed->speedup = 0;
-    exposed->severity = std::min(exposed->severity, SeverityOf(run, *exposed));
-  }
+  exposed->evidence += SplitInWords(time, bubbles);
+  LimitGain(run, time.moving, *exposed);
+}
+
+// Other buckets, issued earlier, do not make a late rank arrive earlier. But
+// they also save the host's time of many calls, which is no exposed time: so
+// at most the waiting is taken from the gain.
+void KeepWaitOutOfBuckets(Report& run) {
+  const auto buckets =
+      std::ranges::find(run.findings, "ddp-bucket-shape", &Finding::id);
+  if (buckets == run.findings.end() || !run.ranks.why_not.empty()) return;
+  const ExposedTime time = ExposedTimeOf(run, false);
+  const double most_ms =
+      std::max(time.moving, buckets->gain.expected_ms - time.waiting);
+  if (buckets->gain.expected_ms <= most_ms) return;
+  buckets->evidence += SplitInWords(time, false);
+  LimitGain(run, most_ms, *buckets);
 }
 
 void Sort(Report& run) {
@@ -190,6 +221,7 @@ Report AnalyzeRanks(const std::vector<RankDigest>& ranks) {
     }
   }
   SplitExposedTime(run);
+  KeepWaitOutOfBuckets(run);
   DropWaitsForRanks(run);
   Sort(run);
   ExplainCauses(run);

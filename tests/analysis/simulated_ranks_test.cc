@@ -245,5 +245,30 @@ TEST(SimulatedRanksTest, EqualRanksHaveNoSlowOne) {
   EXPECT_LT(mended.before_ms - mended.after_ms, 0.02 * job.step_ms);
 }
 
+// Each rank is late in every second step, by 8 ms, so each waits for 4 ms on
+// average in the first all-reduce. Moving the data takes 3 ms, with the latency of
+// 40 calls, and no buckets save more than that.
+TEST(SimulatedRanksTest, BucketsDoNotShortenTheWaitForALateRank) {
+  const Job job = RunJob(R"(
+gpu A100 pcie=24 pageable=5 cc=8.0 sms=108 bandwidth=2039
+cores 16
+steps 8 warmup=6
+ranks 2 network=20
+step {
+  rank 0 { every 2 { op aten::sort 20us { kernel sort 8ms } } }
+  rank 1 { every 2 offset=1 { op aten::sort 20us { kernel sort 8ms } } }
+  range phase forward { repeat 40 { op aten::mm 12us grad { kernel gemm 90us } } }
+  backward { repeat 40 { node MmBackward0 10us { op aten::mm 14us { kernel gemm 92us } } accumulate 5us { op aten::detach 2us } } }
+  repeat 40 { collective all_reduce 1MB; join }
+  range optimizer "Optimizer.step#AdamW.step" { op aten::_fused_adamw_ 90us { kernel adam 300us } }
+  item
+})");
+  EXPECT_NE(Find(job.report, "imbalanced-load"), nullptr);
+  const Finding* finding = Find(job.report, "ddp-bucket-shape");
+  ASSERT_NE(finding, nullptr);
+  EXPECT_GT(finding->gain.expected_ms, 0.5);
+  EXPECT_LT(finding->gain.expected_ms, 3.1) << finding->evidence;
+}
+
 }  // namespace
 }  // namespace stepscope::simulated_ranks_test
