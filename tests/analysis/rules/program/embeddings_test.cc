@@ -241,7 +241,9 @@ Report WithoutSizes(const Unsized& how) {
   const auto node = [&](const std::string& name, int sequence,
                         const std::vector<KernelLine>& kernels, bool adds) {
     text.Begin();
+    text.Pass(1);
     text.Begin();
+    text.Pass(1);
     text.Op("aten::" + name + "_dense_backward", "", kernels);
     text.End(name + "Backward0", "", 0,
              "kind=backward sequence=" + std::to_string(sequence));
@@ -251,6 +253,7 @@ Report WithoutSizes(const Unsized& how) {
   };
   const auto keep = [&] {
     text.Begin();
+    text.Pass(1);
     text.Op("torch::autograd::AccumulateGrad", "", {}, 10, "kind=backward");
     if (how.reduced) {
       text.Op("torch::distributed::reducer::mul_out", "", {{"mul", 1'000}});
