@@ -96,6 +96,7 @@ class Finder {
       if (!Computes(row)) continue;
       const size_t step = SteadyStepAt(m_.steps, op.begin_ns);
       if (step == m_.steps.windows.size()) continue;
+      made = row;
       // Computing on the host while the device is busy costs nothing.
       if (LengthIn(idle_, {op.begin_ns, op.end_ns}) <= 0) continue;
       const double idle = IdleAround({op.begin_ns, op.end_ns});
@@ -105,7 +106,6 @@ class Finder {
       }
       work.ops.push_back(row);
       work.steps.insert(step);
-      made = row;
       const TensorShape first = TensorArgument(m_.trace, row, 0);
       if (first.known()) taken[step].insert(BytesOf(m_.trace, first));
       if (op.end_ns - op.begin_ns > longest_ns) {
@@ -290,7 +290,8 @@ Verdict CheckHostCompute(const AnalysisContext& m) {
     finding.evidence += " Copies of such tensors block it for another " +
                         Milliseconds(work.downloads_ns * 1e-6) + ".";
   }
-  if (work.uploads_ns > 0) {
+  const bool uploads = work.uploads_ns * 1e-6 >= MinReportableGainMs(m);
+  if (uploads) {
     finding.evidence += " Copies of the results to the device block it for " +
                         Milliseconds(work.uploads_ns * 1e-6) + ".";
   }
@@ -305,15 +306,17 @@ Verdict CheckHostCompute(const AnalysisContext& m) {
     finding.fix_python = kStateOnDevice;
     finding.fix_cpp = kStateOnDeviceInCpp;
     finding.wrong_if = "the device's memory does not hold the state";
-  } else if (work.uploads_ns > 0) {
+  } else if (uploads) {
     finding.fix_python =
-        "keep the tensors that it reads on the device, and compute it there: "
-        "features = features.to(\"cuda\") once, then features[ids]; where the "
-        "device's memory does not suffice, do it in the loader's workers and "
-        "upload from pinned memory";
+        "compute it on the device: upload what it reads first, or keep that "
+        "there (features = features.to(\"cuda\") once, then features[ids]); "
+        "where the device's memory does not suffice, compute it in the "
+        "loader's workers, and upload from pinned memory";
     finding.fix_cpp =
-        "keep the tensors that it reads on the device, and compute it there";
-    finding.wrong_if = "the device's memory does not hold these tensors";
+        "compute it on the device: upload what it reads first, or keep that "
+        "there";
+    finding.wrong_if =
+        "the tensors that it reads take much more memory than the result";
   } else {
     finding.fix_python =
         "compute it on the device, and download the result: "
