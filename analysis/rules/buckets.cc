@@ -260,8 +260,7 @@ Verdict CheckBucketShape(const AnalysisContext& m) {
   finding.wrong_if = late.early.empty()
                          ? "the all-reduces belong to several small models"
                          : "the all-reduces belong to several small models, or "
-                           "mostly wait for "
-                           "ranks that arrive late";
+                           "mostly wait for ranks that arrive late";
   Edit edit = split ? InBuckets(m, passes, bus.bytes_per_s) : Edit();
   if (split) edit.early = late.early;
   // All but the last 25 MiB could have moved during backward.

@@ -259,6 +259,28 @@ double LastBucketNs(const AnalysisContext& m) {
   return last / m.steps.steady.size();
 }
 
+constexpr const char* kFillTheStep =
+    " They fill the step, so overlapping alone would gain less.";
+constexpr const char* kFindSlowLinks =
+    "find out why transfers are slow: NCCL_DEBUG=INFO prints the links and "
+    "protocols in use, and the traces of all ranks show whether some are "
+    "late; else move fewer bytes (compress gradients, or accumulate them "
+    "over several batches)";
+// Overlapping must hide this share of the exposed time to be the advice where
+// nothing tells slow links from late ranks.
+constexpr double kMostHidden = 0.1;
+
+// True if no size tells how fast transfers are, and overlapping cannot hide
+// them, as replay shows.
+bool FillsTheStep(const AnalysisContext& m, const Edit& overlapping,
+                  double exposed) {
+  const bool sized = std::ranges::any_of(
+      m.collectives, [](const Collective& one) { return one.bytes >= 0; });
+  return m.has_gpu && !sized && m.replay.check().valid &&
+         m.replay.StepNs({}) - m.replay.StepNs(overlapping) <
+             kMostHidden * exposed;
+}
+
 // Collectives that fill the step from its first bucket to its end cannot
 // overlap with anything more. If they are slower than any usual link, returns
 // the change to transfers at a usual rate. Otherwise the edit is empty.
@@ -276,16 +298,11 @@ Alternative FasterLinks(const AnalysisContext& m, const Edit& overlapping) {
     }
     faster.edit.scales.push_back({KernelOf(one), std::min(1.0, ns / now)});
   }
-  faster.wording.evidence =
-      " They fill the step, so overlapping alone would gain less.";
+  faster.wording.evidence = kFillTheStep;
   faster.wording.assumption =
       "transfers reach " + Number(kSlowBus * 1e-9) +
       " GB/s over the bus, no rank is late, and only the optimizer waits";
-  faster.wording.fix_cpp = faster.wording.fix_python =
-      "find out why transfers are slow: NCCL_DEBUG=INFO prints the links and "
-      "protocols in use, and the traces of all ranks show whether some are "
-      "late; else move fewer bytes (compress gradients, or accumulate them "
-      "over several batches)";
+  faster.wording.fix_cpp = faster.wording.fix_python = kFindSlowLinks;
   faster.wording.confidence = Confidence::kHint;
   return faster;
 }
@@ -375,6 +392,16 @@ void TellSynchronisedNorms(const AnalysisContext& m, Finding& finding) {
       (norms.samples > 0
            ? ", with " + Count(norms.samples, "sample") + " on each."
            : ".");
+  if (norms.samples == 0) {
+    finding.fix_python =
+        "BatchNorm in place of SyncBatchNorm if each rank has 16 samples or "
+        "more. Else: " +
+        finding.fix_python;
+    finding.fix_cpp =
+        "BatchNorm with the rank's own statistics if it has 16 samples or "
+        "more. Else: " +
+        finding.fix_cpp;
+  }
   if (norms.samples < kSamplesForNorm) return;
   finding.fix_python = "BatchNorm in place of SyncBatchNorm: statistics of " +
                        Count(norms.samples, "sample") +
@@ -546,6 +573,13 @@ Verdict CheckExposed(const AnalysisContext& m) {
   WideCollectives wide = FindWide(m);
   const double half_ns = wide.saved_ns;
   Alternative half = HalfTheBytes(m, std::move(wide), finding);
+  if (!mostly_needed && FillsTheStep(m, edit, exposed)) {
+    finding.confidence = Confidence::kHint;
+    finding.evidence += kFillTheStep;
+    finding.assumption = "at best: faster links, or ranks that arrive in time";
+    finding.fix_cpp = finding.fix_python = kFindSlowLinks;
+    return FireBound(std::move(finding), exposed);
+  }
   // At best one half of the batch computes while the results of the other one
   // move.
   const double hidden_ns =
@@ -592,9 +626,10 @@ constexpr Rule kRules[] = {
          "less than half, it advises to look for that rank; on a CPU it is "
          "low if transfers explain less "
          "than half, and the rest is no more than the steps of ranks "
-         "vary. If collectives run below 6 GB/s and no "
-         "computing is left to overlap with, the finding is only a hint "
-         "to check the links and for late ranks. All-reduces of activations "
+         "vary. If collectives run below 6 GB/s, or at an "
+         "unknown rate, and no computing is left to overlap with, the finding "
+         "is only a hint to check the links and for late ranks. All-reduces of "
+         "activations "
          "whose result the next kernel waits for cannot overlap: where they "
          "are most of the time, the gain is that of half the bytes, if they "
          "move float32 in a model that computes in 16 bits, else at most the "
@@ -602,12 +637,10 @@ constexpr Rule kRules[] = {
      .fix_cpp = "issue each bucket's all-reduce as soon as its gradients are "
                 "ready and wait for the Works before the optimizer",
      .fix_python =
-         "depends on what is exposed: DistributedDataParallel in place "
-         "of all-reduces after backward; its buckets and "
-         "static_graph=True; collectives in 16 bits; FSDP's "
-         "prefetching; "
-         "exchanges during computing that does not need them; more "
-         "micro-batches",
+         "depends on what is exposed: DistributedDataParallel in place of "
+         "all-reduces after backward; its buckets and static_graph=True; "
+         "collectives in 16 bits; FSDP's prefetching; exchanges during "
+         "computing that does not need them; more micro-batches",
      .change = "less waiting for collectives"}};
 
 }  // namespace

@@ -246,8 +246,8 @@ TEST(SimulatedRanksTest, EqualRanksHaveNoSlowOne) {
 }
 
 // Each rank is late in every second step, by 8 ms, so each waits for 4 ms on
-// average in the first all-reduce. Moving the data takes 3 ms, with the latency of
-// 40 calls, and no buckets save more than that.
+// average in the first all-reduce. Moving the data takes 3 ms, with the latency
+// of 40 calls, and no buckets save more than that.
 TEST(SimulatedRanksTest, BucketsDoNotShortenTheWaitForALateRank) {
   const Job job = RunJob(R"(
 gpu A100 pcie=24 pageable=5 cc=8.0 sms=108 bandwidth=2039

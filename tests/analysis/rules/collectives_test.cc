@@ -64,25 +64,28 @@ TEST(ExposedCollectiveTest, CannotTellMovingFromWaitingWithoutSizes) {
 
 // With 16 or more samples per rank, a rank's own statistics suffice.
 TEST(ExposedCollectiveTest, NamesLayersOfSyncBatchNorm) {
-  const auto with = [](const std::string& samples) {
+  const auto with = [](const std::string& inputs) {
     std::string text = ToRows(WithExposed(8'000));
     for (int step = 0; step < 3; ++step) {
       const std::string at = std::to_string(step * 100'000'000 + 2'000'000);
-      text += "op " + at + ".." + at + " thread=0 inputs=(float[" + samples +
-              ",64,8,8]) aten::batch_norm_stats\n";
+      text += "op " + at + ".." + at + " thread=0 " + inputs +
+              "aten::batch_norm_stats\n";
     }
     return Analyze(TraceFromText(text));
   };
-  const Report large = with("64");
+  const Report large = with("inputs=(float[64,64,8,8]) ");
   const Finding* finding = Find(large, "exposed-collective");
   ASSERT_NE(finding, nullptr);
   EXPECT_NE(finding->evidence.find("1 layer of SyncBatchNorm per step waits"),
             std::string::npos)
       << finding->evidence;
   EXPECT_TRUE(finding->fix_python.starts_with("BatchNorm in place of"));
-  const Report small = with("8");
+  const Report small = with("inputs=(float[8,64,8,8]) ");
   EXPECT_FALSE(
       Find(small, "exposed-collective")->fix_python.starts_with("BatchNorm"));
+  EXPECT_NE(Find(with(""), "exposed-collective")
+                ->fix_python.find("if each rank has 16 samples or more"),
+            std::string::npos);
 }
 
 TEST(ExposedCollectiveTest, CannotLookAtAJobWhoseCollectivesAreMissing) {
@@ -190,6 +193,14 @@ TEST(ExposedCollectiveTest, SlowCollectivesThatFillTheStepPointToTheLinks) {
   EXPECT_EQ(finding->gain_kind, GainKind::kPredicted) << slow.replay.why_not;
   EXPECT_EQ(finding->confidence, Confidence::kHint);
   EXPECT_EQ(finding->severity, FindingSeverity::kMedium);
+  EXPECT_NE(finding->fix_python.find("why transfers are slow"),
+            std::string::npos);
+  const Report unsized = Filled(-1);
+  finding = Find(unsized, "exposed-collective");
+  ASSERT_NE(finding, nullptr);
+  EXPECT_EQ(finding->gain_kind, GainKind::kBound);
+  EXPECT_NEAR(finding->gain.expected_ms, 8, 0.2);
+  EXPECT_EQ(finding->confidence, Confidence::kHint);
   EXPECT_NE(finding->fix_python.find("why transfers are slow"),
             std::string::npos);
   const Report fast = Filled(40'000'000);  // 20 GB/s
