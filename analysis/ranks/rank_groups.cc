@@ -308,14 +308,16 @@ std::vector<PipelineRow> PipelinesOf(const std::vector<RankDigest>& ranks,
   for (const RankDigest& rank : ranks) by_rank[rank.report.run.rank] = &rank;
   std::vector<PipelineRow> pipelines;
   for (const RankGroupRow& group : comparison.groups) {
-    if (group.parallelism != "pipeline" || group.ranks.size() < 2 ||
-        group.ranks.size() != static_cast<size_t>(group.size)) {
-      continue;
-    }
+    if (group.parallelism != "pipeline" || group.ranks.size() < 2) continue;
     // Stages follow the order of the group, which may differ from the order of
     // ranks.
     std::vector<int32_t> order =
         MembersOf(MessagesOf(*by_rank[group.ranks[0]], group).members);
+    // A message may have the size of its pair instead of that of its group.
+    if (group.ranks.size() !=
+        std::max(static_cast<size_t>(std::max(group.size, 0)), order.size())) {
+      continue;
+    }
     if (!std::ranges::is_permutation(order, group.ranks)) order = group.ranks;
     PipelineRow row;
     std::vector<StageMessages> messages;

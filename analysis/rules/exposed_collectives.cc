@@ -268,7 +268,7 @@ constexpr const char* kFindSlowLinks =
     "over several batches)";
 // Overlapping must hide this share of the exposed time to be the advice where
 // nothing tells slow links from late ranks.
-constexpr double kMostHidden = 0.1;
+constexpr double kMostHidden = 0.25;
 
 // True if no size tells how fast transfers are, and overlapping cannot hide
 // them, as replay shows.

@@ -466,6 +466,18 @@ TEST(PipelinesTest, MicroBatchesAreCountedInAllStepsAlsoOfACutDigest) {
   EXPECT_EQ(row.ideal_frac, 0);
 }
 
+TEST(PipelinesTest, AMessageMayHaveTheSizeOfItsPair) {
+  std::vector<RankDigest> digests = DigestsOf(Pipeline(4));
+  for (RankDigest& digest : digests) {
+    for (GroupTraffic& group : digest.groups) {
+      if (group.kind == "point-to-point") group.size = 2;
+    }
+  }
+  const Report report = AnalyzeRanks(digests);
+  ASSERT_EQ(report.ranks.pipelines.size(), 1u);
+  EXPECT_EQ(report.ranks.pipelines[0].stages.size(), 4u);
+}
+
 TEST(PipelinesTest, TheBubbleIsAFindingThatItsNumbersExplain) {
   const Report few = ReportOf(Pipeline(4));
   const Finding* finding = Find(few, "pipeline-bubble");
