@@ -5,7 +5,6 @@
 #include <cmath>
 
 #include "report/step_text.h"
-#include "timeline/causes.h"
 #include "words/quantities.h"
 
 namespace stepscope {
@@ -91,8 +90,8 @@ std::string RecordingCostText(const Comparison& c) {
 // The time that the training thread was ready to run but had no core depends on
 // other programs, not on the change.
 std::string ContentionText(const Comparison& c) {
-  const auto row = std::ranges::find(c.causes, CauseKey(Cause::kContended),
-                                     &ComparedTime::name);
+  const auto row =
+      std::ranges::find(c.causes, "contended", &ComparedTime::name);
   if (row == c.causes.end()) return "";
   const std::string text =
       PartText(c, "waiting for a free core", row->before_ms,

@@ -14,8 +14,8 @@
 
 #include "context/noise.h"
 #include "context/rule.h"
+#include "evidence/attention/written_attention.h"
 #include "evidence/kernel_evidence.h"
-#include "evidence/program/written_attention.h"
 #include "words/quantities.h"
 
 namespace stepscope {

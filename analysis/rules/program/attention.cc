@@ -12,11 +12,11 @@
 #include <vector>
 
 #include "context/rule.h"
+#include "evidence/attention/flash_products.h"
+#include "evidence/attention/written_attention.h"
 #include "evidence/call_site.h"
-#include "evidence/program/flash_products.h"
 #include "evidence/program/merged_calls.h"
 #include "evidence/program/shortened_ops.h"
-#include "evidence/program/written_attention.h"
 #include "ops/backward_nodes.h"
 #include "ops/intervals.h"
 #include "ops/op_arguments.h"

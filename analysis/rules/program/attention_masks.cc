@@ -13,8 +13,8 @@
 
 #include "context/noise.h"
 #include "context/rule.h"
+#include "evidence/attention/flash_products.h"
 #include "evidence/call_site.h"
-#include "evidence/program/flash_products.h"
 #include "evidence/program/shortened_ops.h"
 #include "ops/op_arguments.h"
 #include "steps/steady_steps.h"
@@ -166,9 +166,8 @@ Verdict CheckAttentionMask(const AnalysisContext& m) {
       "the mask is not causal, such as a learned bias or a window, or the "
       "flash kernel is missing for another reason (torch.nn.attention."
       "sdpa_kernel(SDPBackend.FLASH_ATTENTION) warns why)";
-  return first.length == 0
-             ? FireBound(std::move(finding), all.saved_ns)
-             : Fire(std::move(finding), all.edit, all.saved_ns);
+  return first.length == 0 ? FireBound(std::move(finding), all.saved_ns)
+                           : Fire(std::move(finding), all.edit, all.saved_ns);
 }
 
 constexpr Rule kRules[] = {

@@ -1,4 +1,4 @@
-#include "evidence/program/written_attention.h"
+#include "evidence/attention/written_attention.h"
 
 #include <stepscope/op_cost.h>
 

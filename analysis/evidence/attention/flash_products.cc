@@ -1,4 +1,4 @@
-#include "evidence/program/flash_products.h"
+#include "evidence/attention/flash_products.h"
 
 #include <stepscope/device_peaks.h>
 #include <stepscope/op_cost.h>
