@@ -266,10 +266,12 @@ Plan MakePlan(const AnalysisContext& context,
   // Predicts all changes at once, because single gains do not add up.
   Gain gain = PredictGain(context, all);
   if (changes.size() == 1 && changes[0].variant == &changes[0].printed()) {
-    // The rule's bound limits the gain only if its change is the only one.
-    gain.high_ms = std::max(
-        gain.expected_ms,
-        std::min(gain.high_ms, changes[0].found->finding.gain.high_ms));
+    // What the rule knows of its gain holds for the plan only if its change is
+    // the only one.
+    const Gain& own = changes[0].found->finding.gain;
+    gain.low_ms = std::min(gain.low_ms, own.low_ms);
+    gain.high_ms =
+        std::max(gain.expected_ms, std::min(gain.high_ms, own.high_ms));
   }
   plan.step_before_ms = before * 1e-6;
   plan.step_after_ms = plan.step_before_ms - gain.expected_ms;

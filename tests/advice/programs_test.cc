@@ -84,13 +84,31 @@ std::string VerdictOn(const Line& line, const Report& report) {
                       list(false_ids));
 }
 
+// The range of a plan of one change is that of its finding.
+void ExpectEqualRange(const Report& report) {
+  const Plan& plan = report.plan;
+  if (plan.ids.size() != 1) return;
+  const auto only = absl::c_find_if(
+      report.findings,
+      [&](const Finding& finding) { return finding.id == plan.ids[0]; });
+  ASSERT_NE(only, report.findings.end());
+  const Gain& gain = only->gain;
+  // The plan may take another variant of the change.
+  const double gained_ms = plan.step_before_ms - plan.step_after_ms;
+  if (std::abs(gained_ms - gain.expected_ms) > 1e-9) return;
+  EXPECT_GE(plan.high_ms + 1e-9, plan.step_before_ms - gain.low_ms);
+  EXPECT_GE(plan.low_ms + 1e-9, plan.step_before_ms - gain.high_ms);
+}
+
 class ProgramTest : public testing::TestWithParam<Line> {};
 
 TEST_P(ProgramTest, IsJudgedAsNoted) {
   const absl::StatusOr<Trace> trace =
       ReadTrace(absl::StrCat(kFolder, GetParam().name, ".json.zst"));
   ASSERT_TRUE(trace.ok()) << trace.status();
-  EXPECT_EQ(GetParam().text, VerdictOn(GetParam(), Analyze(*trace)));
+  const Report report = Analyze(*trace);
+  EXPECT_EQ(GetParam().text, VerdictOn(GetParam(), report));
+  ExpectEqualRange(report);
 }
 
 // One line of measured.txt: the measured ratio of the step after and before the
