@@ -269,16 +269,21 @@ constexpr const char* kFindSlowLinks =
 // Overlapping must hide this share of the exposed time to be the advice where
 // nothing tells slow links from late ranks.
 constexpr double kMostHidden = 0.25;
+// Less, as a share of the step, may be the last bucket of a fast network.
+constexpr double kLargeShare = 0.1;
 
-// True if no size tells how fast transfers are, and overlapping cannot hide
-// them, as replay shows.
+// True if no size tells how fast transfers are, and overlapping hides little of
+// them: what replay shows, or else at most `most_ns`.
 bool FillsTheStep(const AnalysisContext& m, const Edit& overlapping,
-                  double exposed) {
+                  double exposed, double most_ns) {
   const bool sized = std::ranges::any_of(
       m.collectives, [](const Collective& one) { return one.bytes >= 0; });
-  return m.has_gpu && !sized && m.replay.check().valid &&
-         m.replay.StepNs({}) - m.replay.StepNs(overlapping) <
-             kMostHidden * exposed;
+  if (!m.has_gpu || sized || exposed < kLargeShare * m.step_ns()) return false;
+  const double hidden_ns =
+      m.replay.check().valid
+          ? m.replay.StepNs({}) - m.replay.StepNs(overlapping)
+          : most_ns;
+  return hidden_ns < kMostHidden * exposed;
 }
 
 // Collectives that fill the step from its first bucket to its end cannot
@@ -573,19 +578,19 @@ Verdict CheckExposed(const AnalysisContext& m) {
   WideCollectives wide = FindWide(m);
   const double half_ns = wide.saved_ns;
   Alternative half = HalfTheBytes(m, std::move(wide), finding);
-  if (!mostly_needed && FillsTheStep(m, edit, exposed)) {
+  // At best one half of the batch computes while the results of the other one
+  // move.
+  const double hidden_ns =
+      exposed - needed_ns + std::min(needed_ns, m.kernels.compute_ns);
+  const double early_ns = std::max(0.0, hidden_ns - LastBucketNs(m));
+  if (!mostly_needed && FillsTheStep(m, edit, exposed, early_ns)) {
     finding.confidence = Confidence::kHint;
     finding.evidence += kFillTheStep;
     finding.assumption = "at best: faster links, or ranks that arrive in time";
     finding.fix_cpp = finding.fix_python = kFindSlowLinks;
     return FireBound(std::move(finding), exposed);
   }
-  // At best one half of the batch computes while the results of the other one
-  // move.
-  const double hidden_ns =
-      exposed - needed_ns + std::min(needed_ns, m.kernels.compute_ns);
-  const double most_ns =
-      HidingBoundNs(m, std::max(0.0, hidden_ns - LastBucketNs(m)), finding);
+  const double most_ns = HidingBoundNs(m, early_ns, finding);
   Found found{
       .finding = std::move(finding), .bound_ns = most_ns, .worth = kWorthLinks};
   if (WaitsByChance(m, exposed)) found.at_most = FindingSeverity::kLow;

@@ -149,8 +149,8 @@ class LoopFinder {
     });
     const bool are_layers =
         nodes.empty()
-            ? inside == 0 && loop.has_products && !Rises(ops, period, picks) &&
-                  !IteratesOver(from_ns, loop) &&
+            ? inside == 0 && loop.has_products && !loop.round_trips &&
+                  !Rises(ops, period, picks) && !IteratesOver(from_ns, loop) &&
                   !TakesAnElement(step, ops.first(period), loop)
             : 2 * GradientsAmong(m_.trace, m_.tree, nodes) >= loop.passes;
     if (are_layers || (inside > 0 && Updates(loop.forward))) return {};
@@ -297,12 +297,38 @@ class LoopFinder {
     });
   }
 
+  // True if each pass uploads something and waits for a result. The loop may
+  // begin behind the first upload, and end before the last wait.
+  bool MakesRoundTrips(const OpLoop& loop) const {
+    const auto is_inside = [&](RowId thread, int64_t ns) {
+      return thread == m_.steps.thread && ns >= loop.forward.begin_ns &&
+             ns < loop.forward.end_ns;
+    };
+    const auto waits =
+        std::ranges::count_if(m_.waits.all, [&](const HostWait& wait) {
+          return wait.kind == WaitKind::kToHost &&
+                 is_inside(wait.thread, wait.span.begin_ns);
+        });
+    if (waits + 1 < loop.passes) return false;
+    const auto uploads =
+        std::ranges::count_if(m_.trace.copies(), [&](const Copy& copy) {
+          if (copy.call == kNone || copy.destination != MemoryKind::kDevice ||
+              copy.source == MemoryKind::kDevice) {
+            return false;
+          }
+          const RuntimeCall& call = m_.trace.runtime_calls()[copy.call];
+          return is_inside(call.thread, call.begin_ns);
+        });
+    return uploads + 1 >= loop.passes;
+  }
+
   // True if each pass picks an element, reads a value, or multiplies one row or
   // sample, or if the elements of a tensor are added up one by one, as Python's
   // sum() does. Other chains may be iterations that depend on each other, as
   // those of a solver or a recurrence. Also fills in what the loop does.
   bool IsPerElement(int64_t from_ns, OpLoop& loop) const {
     int64_t picked = 0, read = 0;
+    bool unsized = false;
     for (RowId row : m_.tree.of_thread(m_.steps.thread, loop.forward)) {
       if (m_.tree.in_backward(row)) continue;
       const std::string_view name = m_.trace.name(OpAt(row).name);
@@ -316,7 +342,9 @@ class LoopFinder {
       }
       loop.has_products = true;
       if (!m_.tree.computes(row)) continue;
-      if (kind == KernelClass::kConvolution) {
+      if (OpAt(row).inputs == kNone && m_.trace.op_inputs().empty()) {
+        unsized = true;
+      } else if (kind == KernelClass::kConvolution) {
         const TensorShape input = TensorArgument(m_.trace, row, 0);
         if (input.dims.empty() || input.dims[0] != 1) return false;
       } else if (!name.ends_with("mv") && !name.ends_with("dot") &&
@@ -324,6 +352,8 @@ class LoopFinder {
         return false;
       }
     }
+    loop.round_trips = unsized && MakesRoundTrips(loop);
+    if (unsized && !loop.round_trips) return false;
     loop.reads_values = read >= loop.passes;
     return loop.has_products || loop.reads_values || picked >= loop.passes ||
            (loop.chain == "aten::add" && IteratesOver(from_ns, loop));

@@ -22,6 +22,9 @@ struct OpLoop {
   int64_t passes = 0;
   Span forward = {};          // on the training thread
   bool reads_values = false;  // a pass reads a tensor's value, as .item() does
+  // Sizes are unknown, but each pass uploads something and waits for a result,
+  // as calls of a policy for one environment do.
+  bool round_trips = false;
   bool has_products = false;
   bool has_backward = false;
   // The number of consecutive loops in which each pass picks the element before
@@ -39,7 +42,8 @@ struct OpLoop {
 // Finds chains of outermost forward ops that repeat at least kLeastPasses times
 // without other ops between, outside the optimizer and the data loader. Each
 // pass must pick an element of a tensor, read a value, or multiply one row or
-// sample; or the passes add up the elements of a tensor that was taken apart
+// sample (without sizes: upload something and wait for a result); or the passes
+// add up the elements of a tensor that was taken apart
 // right before. Stacks of layers do not count: chains whose matrix products or
 // convolutions have several rows or samples, and chains whose passes have
 // weights of their own, as the backward pass shows.

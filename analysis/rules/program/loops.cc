@@ -166,7 +166,7 @@ Verdict CheckIndependentPasses(const AnalysisContext& m,
   if (all.empty()) return Clean();
   const double steps = static_cast<double>(m.steps.steady.size());
   double ns = 0, bound_ns = 0, events = 0;
-  bool reads_values = false, is_backward = false;
+  bool reads_values = false, is_backward = false, round_trips = false;
   std::set<size_t> in;
   ByChain by_chain;
   for (const OpLoop& loop : all) {
@@ -179,6 +179,7 @@ Verdict CheckIndependentPasses(const AnalysisContext& m,
         std::max(0.0, loop.ns - loop.computing_ns) * (1 - 1 / merged) / steps;
     events += loop.events / steps;
     reads_values |= loop.reads_values;
+    round_trips |= loop.round_trips;
     is_backward |= loop.has_backward;
     Add(loop, steps, by_chain);
   }
@@ -210,6 +211,18 @@ Verdict CheckIndependentPasses(const AnalysisContext& m,
       "element, plus what the ops compute beyond 20 us each, but for gradients "
       "of parts (select, slice), each of which is as large as the whole";
   SayFix(order.front().first, reads_values, finding);
+  if (round_trips) {
+    finding.confidence = Confidence::kHint;
+    finding.evidence +=
+        " Each pass uploads its input and waits for its result; sizes were not "
+        "recorded.";
+    finding.fix_python =
+        "stack the inputs (the observations of all environments, the samples), "
+        "call the model once, and read the results once; step environments "
+        "together (gymnasium.vector)";
+    finding.fix_cpp =
+        "at::stack the inputs, call the model once, and read the results once";
+  }
   finding.wrong_if =
       "a pass of the loop needs the result of the one before it; "
       "torch.compile on the body of the loop helps then";
@@ -244,8 +257,10 @@ constexpr Rule kRules[] = {
      .detect =
          "the same chain of at most 64 ops repeats at least 16 times without "
          "anything between, in two thirds of the steps; each pass picks an "
-         "element of a tensor, reads a value, or multiplies one row or sample, "
-         "or adds one of the elements that aten::unbind made right before; "
+         "element of a tensor, reads a value, or multiplies one row or sample "
+         "(as a hint, where sizes were not recorded: uploads something and "
+         "waits for a result), or adds one of the elements that aten::unbind "
+         "made right before; "
          "and such loops, with their backward passes, take 10 % of the "
          "step",
      .avoid = "the loop is the optimizer's, the data loader's, or one of "

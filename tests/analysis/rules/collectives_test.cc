@@ -147,7 +147,9 @@ TEST(ExposedCollectiveTest, IsLowOnACpuWhereRanksVary) {
 // Six steps: 1 ms of computation, an all-reduce of `elements` floats in 8 ms
 // (in one step in `fast_us`), and the optimizer. No computation is left to
 // overlap with.
-Report Filled(int64_t elements, int64_t fast_us = 8'000) {
+Report Filled(int64_t elements, int64_t fast_us = 8'000,
+              int64_t update_us = 100) {
+  const int64_t step_us = 9'000 + update_us;
   std::string rows = "run world_size=2\n";
   int correlation = 0;
   const auto span = [](int64_t begin_us, int64_t end_us) {
@@ -155,7 +157,7 @@ Report Filled(int64_t elements, int64_t fast_us = 8'000) {
            std::to_string(end_us * 1000) + " ";
   };
   for (int step = 0; step < 6; ++step) {
-    const int64_t host = 9'100 * step, device = 9'100 * step + 100;
+    const int64_t host = step_us * step, device = host + 100;
     const auto kernel = [&](int64_t at, int64_t from, int64_t to,
                             const std::string& name) {
       const std::string id = " correlation=" + std::to_string(++correlation);
@@ -164,7 +166,7 @@ Report Filled(int64_t elements, int64_t fast_us = 8'000) {
               span(device + from, device + to) + "stream=7" + id + " " + name +
               "\n";
     };
-    rows += "step " + span(host, host + 9'100) +
+    rows += "step " + span(host, host + step_us) +
             "thread=0 number=" + std::to_string(step) + "\n";
     kernel(0, 0, 1'000, "gemm");
     rows += "op " + span(host + 10, host + 40) +
@@ -178,8 +180,8 @@ Report Filled(int64_t elements, int64_t fast_us = 8'000) {
            "ncclDevKernel_AllReduce_Sum_f32_RING_LL");
     rows += "range " + span(host + 50, host + 70) +
             "thread=0 kind=optimizer Optimizer.step#SGD.step\n";
-    kernel(60, 9'000, 9'100, "update");
-    rows += "runtime_call " + span(host + 80, host + 9'099) +
+    kernel(60, 9'000, step_us, "update");
+    rows += "runtime_call " + span(host + 80, host + step_us - 1) +
             "thread=0 correlation=" + std::to_string(++correlation) +
             " cudaDeviceSynchronize\n";
   }
@@ -203,6 +205,14 @@ TEST(ExposedCollectiveTest, SlowCollectivesThatFillTheStepPointToTheLinks) {
   EXPECT_EQ(finding->confidence, Confidence::kHint);
   EXPECT_NE(finding->fix_python.find("why transfers are slow"),
             std::string::npos);
+  // Below a tenth of the step it may be a last bucket that is fast.
+  for (const int64_t update_us : {65'000, 75'000}) {
+    const Report report = Filled(-1, 8'000, update_us);
+    finding = Find(report, "exposed-collective");
+    ASSERT_NE(finding, nullptr);
+    EXPECT_EQ(finding->fix_python.find("why transfers") != std::string::npos,
+              update_us == 65'000);
+  }
   const Report fast = Filled(40'000'000);  // 20 GB/s
   const Finding* other = Find(fast, "exposed-collective");
   EXPECT_TRUE(other == nullptr ||

@@ -1,6 +1,7 @@
 #include "analysis/rules/rule_testing.h"
 #include "support/compute_text.h"
 #include "support/cpu_text.h"
+#include "support/gpu_text.h"
 
 namespace stepscope::loops_test {
 namespace {
@@ -242,6 +243,41 @@ TEST(UnbatchedLoopTest, MergesLoopsBackwardsInTime) {
   ASSERT_NE(finding, nullptr);
   // One of four loops remains.
   EXPECT_NEAR(finding->gain.expected_ms, 0.75 * 4 * 32 * 0.04, 0.3);
+}
+
+// A policy that is called once per environment, without sizes. Each call
+// uploads an observation and reads an action.
+TEST(UnbatchedLoopTest, KnowsCallsByTheirRoundTripsWithoutSizes) {
+  const auto with = [](bool uploads, bool reads) {
+    GpuText run;
+    for (int step = 0; step < 4; ++step) {
+      for (int environment = 0; environment < 24; ++environment) {
+        if (uploads) {
+          run.Begin("op", "aten::to");
+          run.BlockingCopy(2, "pageable", "device", 64);
+          run.End();
+        }
+        for (const char* op : {"aten::mm", "aten::tanh"}) {
+          run.Begin("op", op);
+          run.Kernel(3, "kernel");
+          run.Pass(10);
+          run.End();
+        }
+        if (reads) run.Item();
+      }
+      run.Op(200, "aten::sum");
+      run.EndStep();
+    }
+    return run.Analyzed();
+  };
+  const Report report = with(true, true);
+  const Finding* finding = Find(report, "unbatched-loop");
+  ASSERT_NE(finding, nullptr);
+  EXPECT_EQ(finding->confidence, Confidence::kHint);
+  EXPECT_NE(finding->fix_python.find("environments"), std::string::npos);
+  // Layers of one network, or steps of a recurrence.
+  EXPECT_TRUE(IsClean(with(false, true), "unbatched-loop"));
+  EXPECT_TRUE(IsClean(with(true, false), "unbatched-loop"));
 }
 
 TEST(UnbatchedLoopTest, NeedsSixteenPasses) {
