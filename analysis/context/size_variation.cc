@@ -112,8 +112,8 @@ Fit FitOf(const std::vector<StepWork>& steps) {
 }
 
 bool Varies(const std::vector<StepWork>& steps) {
-  std::vector<double> sizes;
-  for (const StepWork& step : steps) sizes.push_back(step.elements);
+  std::vector<double> sizes(steps.size());
+  std::ranges::transform(steps, sizes.begin(), &StepWork::elements);
   const double median = Median(sizes);
   const auto uneven = std::ranges::count_if(sizes, [&](double one) {
     return std::abs(one - median) > kUneven * median;
