@@ -78,6 +78,7 @@ std::vector<PageBlock> Blocks(std::vector<Piece> pieces, const Span& window) {
     joined = Joined(pieces, grain_ns);
   }
   std::vector<PageBlock> blocks;
+  blocks.reserve(joined.size());
   for (const Piece& piece : joined) {
     blocks.push_back(
         {.begin_us = (piece.span.begin_ns - window.begin_ns) * 1e-3,
@@ -200,6 +201,7 @@ void StepDrawer::OtherThreads() {
     busy_ns[op.thread] += op.end_ns - op.begin_ns;
   }
   std::vector<std::pair<int64_t, RowId>> order;
+  order.reserve(busy_ns.size());
   for (const auto& [thread, ns] : busy_ns) order.push_back({-ns, thread});
   std::ranges::sort(order);
   if (order.size() > kHostLanes) order.resize(kHostLanes);
@@ -239,6 +241,7 @@ void StepDrawer::Streams() {
     add(set, Cause::kCopy, names_.Of(std::string("memset")));
   }
   std::vector<std::pair<int64_t, StreamKey>> order;
+  order.reserve(busy_ns.size());
   for (const auto& [stream, ns] : busy_ns) order.push_back({-ns, stream});
   std::ranges::sort(order);
   if (order.size() > kDeviceLanes) order.resize(kDeviceLanes);

@@ -47,8 +47,11 @@ void AddEarlyStarts(std::vector<EarlyStart>& into,
   if (more.empty()) return;
   into.insert(into.end(), more.begin(), more.end());
   std::ranges::stable_sort(into, {}, &EarlyStart::activity);
-  const auto rest = std::ranges::unique(into, {}, &EarlyStart::activity);
-  into.erase(rest.begin(), rest.end());
+  into.erase(std::unique(into.begin(), into.end(),
+                         [](const EarlyStart& a, const EarlyStart& b) {
+                           return a.activity == b.activity;
+                         }),
+             into.end());
 }
 
 // Returns the scales of both; for an activity in both, the smaller factor.

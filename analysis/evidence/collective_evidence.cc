@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "evidence/gradient_passes.h"
@@ -21,8 +22,9 @@ std::string WhereIssued(const AnalysisContext& m, const Collective& one) {
   int names = 0;
   for (RowId row = one.op; row != kNone && names < 3;
        row = m.trace.ops()[row].parent, ++names) {
-    const std::string name(m.trace.name(m.trace.ops()[row].name));
-    text = text.empty() ? name : name + " > " + text;
+    std::string name(m.trace.name(m.trace.ops()[row].name));
+    if (!text.empty()) name.append(" > ").append(text);
+    text = std::move(name);
   }
   return text.empty() ? CollectiveName(one.kind) : text;
 }

@@ -1,6 +1,7 @@
 #include "evidence/gradients/late_gradients.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <utility>
 
@@ -48,7 +49,7 @@ int64_t MadeNs(const AnalysisContext& m, const GradientPass& pass,
                                 static_cast<double>(pass.backward.length()));
   }
   const auto made = static_cast<size_t>(
-      share * static_cast<double>(pass.parameters.size()) + 0.5);
+      std::lround(share * static_cast<double>(pass.parameters.size())));
   const size_t last = std::clamp<size_t>(made, 1, pass.parameters.size()) - 1;
   return m.trace.ops()[pass.parameters[last]].end_ns;
 }

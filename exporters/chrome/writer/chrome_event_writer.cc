@@ -47,7 +47,7 @@ ChromeEventWriter::ChromeEventWriter(const Trace& trace, ChromeFlavour flavour,
 // args stay open for the caller.
 void ChromeEventWriter::Open(std::string_view category, std::string_view name,
                              const ChromePlace& place, int64_t begin_ns,
-                             int64_t end_ns) {
+                             int64_t end_ns, bool ends_early) {
   last_place_ = place;
   out_ += ",\n{\"ph\": \"X\", \"cat\": \"";
   out_ += category;
@@ -60,7 +60,10 @@ void ChromeEventWriter::Open(std::string_view category, std::string_view name,
   out_ += ", \"ts\": ";
   AppendMicros(begin_ns - base_ns_, out_);
   out_ += ", \"dur\": ";
-  AppendMicros(std::max<int64_t>(end_ns - begin_ns, 0), out_);
+  const int64_t length_ns = std::max<int64_t>(end_ns - begin_ns, 0);
+  ends_early = ends_early && length_ns > 0;
+  AppendMicros(ends_early ? length_ns - 1 : length_ns, out_);
+  if (ends_early) out_ += '6';
   out_ += ", \"args\": ";
   json_.OpenObject();
 }

@@ -74,9 +74,11 @@ class ChromeEventWriter {
   void ArrowsOfHost(int64_t begin_ns, int64_t end_ns);
   void WriteRankArrow(const TimelineArrow& arrow);
 
-  // `{"ph": "X", ... "args": {` and its end.
+  // `{"ph": "X", ... "args": {` and its end. With `ends_early`, the written end
+  // is 0.4 ns early, which readers round away.
   void Open(std::string_view category, std::string_view name,
-            const ChromePlace& place, int64_t begin_ns, int64_t end_ns);
+            const ChromePlace& place, int64_t begin_ns, int64_t end_ns,
+            bool ends_early = false);
   void Close();
   // `{"ph": "i", ... "args": {` of an event without a length.
   void OpenInstant(std::string_view category, std::string_view name,

@@ -27,10 +27,8 @@ void ChromeEventWriter::Write(const Step& step) {
       rows_.OnThread(step.thread, step.begin_ns, step.end_ns);
   // The plugin adds start and duration as floating-point numbers. Steps that
   // touch would overlap for it by a rounding error, which it reports.
-  const int64_t end_ns =
-      std::max(step.begin_ns, step.end_ns - (is_tb() ? 1 : 0));
   Open("user_annotation", "ProfilerStep#" + std::to_string(step.number), place,
-       step.begin_ns, end_ns);
+       step.begin_ns, step.end_ns, /*ends_early=*/is_tb());
   json_.Field("stepscope.step", step.number);
   ThreadArgs(place, step.thread);
   Close();
