@@ -68,8 +68,7 @@ void TimelineWriter::Add(const Trace& trace, const TimelineRank& rank) {
                            file_->base_ns + rank.clock_offset_ns, &rows, &out,
                            place);
   events.WriteLosses(span);
-  for (const Annotation& annotation : rank.annotations)
-    events.WriteAnnotation(annotation, span);
+  events.WriteAnnotations(rank.annotations, span);
   events.WriteSamples();
   WriteChromeRows(trace, events, *file_->sink);
 }

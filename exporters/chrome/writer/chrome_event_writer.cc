@@ -1,6 +1,7 @@
 #include "chrome/writer/chrome_event_writer.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "rows/row_fields.h"
 
@@ -172,6 +173,18 @@ void ChromeEventWriter::WriteLosses(const TimeSpan& span) {
       annotation.text += " (" + std::to_string(loss.count) + ")";
     WriteAnnotation(annotation, span);
   }
+}
+
+void ChromeEventWriter::WriteAnnotations(
+    std::span<const Annotation> annotations, const TimeSpan& span) {
+  std::vector<const Annotation*> order;
+  order.reserve(annotations.size());
+  for (const Annotation& annotation : annotations) order.push_back(&annotation);
+  // Of two that start together, the longer one contains the other.
+  std::ranges::stable_sort(order, {}, [&](const Annotation* one) {
+    return std::pair(std::max(one->begin_ns, span.begin_ns), -one->end_ns);
+  });
+  for (const Annotation* annotation : order) WriteAnnotation(*annotation, span);
 }
 
 // An annotation before the first event would stretch the viewers' time axis.

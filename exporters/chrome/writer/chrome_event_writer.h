@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <map>
+#include <span>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -34,7 +35,9 @@ class ChromeEventWriter {
 
   void WriteSpan(const TimeSpan& span);
   void WriteLosses(const TimeSpan& span);
-  void WriteAnnotation(const Annotation& annotation, const TimeSpan& span);
+  // In order of time, so that those that cross get rows of their own.
+  void WriteAnnotations(std::span<const Annotation> annotations,
+                        const TimeSpan& span);
   // Writes the device samples (clocks, power, ...) as counters.
   void WriteSamples();
   // Writes the start and the end of the recording.
@@ -46,6 +49,7 @@ class ChromeEventWriter {
   void Write(Table table, RowId row);
 
  private:
+  void WriteAnnotation(const Annotation& annotation, const TimeSpan& span);
   void Write(const Step& step);
   void Write(const Range& range, RowId row);
   void Write(const PythonFrame& frame);

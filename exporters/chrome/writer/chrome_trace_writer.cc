@@ -25,8 +25,7 @@ void WriteChromeTrace(const Trace& trace,
   // of time order; readers sort by time.
   events.WriteSpan(span);
   events.WriteLosses(span);
-  for (const Annotation& annotation : annotations)
-    events.WriteAnnotation(annotation, span);
+  events.WriteAnnotations(annotations, span);
   events.WriteBounds(span);
   events.WriteSamples();
   if (!WriteChromeRows(trace, events, sink)) return;
