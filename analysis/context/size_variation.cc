@@ -28,18 +28,13 @@ struct StepWork {
   std::map<NameId, TensorShape> first;  // the input of the first call of each
 };
 
-bool IsProduct(KernelClass kind) {
-  return kind == KernelClass::kMatmul || kind == KernelClass::kConvolution ||
-         kind == KernelClass::kAttention;
-}
-
 // Includes outliers, because steps with large inputs may be classed as such.
 std::vector<StepWork> WorkOfSteps(const Trace& trace, const OpTree& tree,
                                   const Steps& in) {
   std::vector<StepWork> all(in.windows.size());
   for (RowId row = 0; row < trace.ops().size(); ++row) {
     const Op& op = trace.ops()[row];
-    if (op.inputs == kNone || !IsProduct(tree.traits(row).kind) ||
+    if (op.inputs == kNone || !Multiplies(tree.traits(row).kind) ||
         !tree.computes(row) || tree.in_backward(row)) {
       continue;
     }

@@ -15,12 +15,6 @@
 namespace stepscope {
 namespace {
 
-// The classes whose kernels Tensor Cores could run.
-bool Multiplies(KernelClass kind) {
-  return kind == KernelClass::kMatmul || kind == KernelClass::kConvolution ||
-         kind == KernelClass::kAttention;
-}
-
 // The classes that are limited by memory traffic.
 bool Streams(KernelClass kind) {
   return kind == KernelClass::kElementwise || kind == KernelClass::kReduction ||

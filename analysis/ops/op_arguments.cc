@@ -36,6 +36,11 @@ bool Takes(const Trace& trace, RowId op, const TensorShape& tensor) {
       });
 }
 
+bool HasArguments(const Trace& trace, RowId op) {
+  const RowId inputs = trace.ops()[op].inputs;
+  return inputs != kNone && !trace.op_inputs()[inputs].arguments.empty();
+}
+
 bool TakesCutList(const Trace& trace, RowId op) {
   const RowId inputs = trace.ops()[op].inputs;
   if (inputs == kNone) return false;

@@ -26,6 +26,10 @@ struct TensorShape {
 // REQUIRES: op is a row of trace.ops().
 TensorShape TensorArgument(const Trace& trace, RowId op, size_t index);
 
+// True if arguments of `op` were recorded. REQUIRES: op is a row of
+// trace.ops().
+bool HasArguments(const Trace& trace, RowId op);
+
 // True if an argument of `op`, or an element of a list argument, has the type
 // and sizes of `tensor`.
 bool Takes(const Trace& trace, RowId op, const TensorShape& tensor);

@@ -397,22 +397,17 @@ void TellSynchronisedNorms(const AnalysisContext& m, Finding& finding) {
       (norms.samples > 0
            ? ", with " + Count(norms.samples, "sample") + " on each."
            : ".");
-  if (norms.samples == 0) {
-    finding.fix_python =
-        "BatchNorm in place of SyncBatchNorm if each rank has 16 samples or "
-        "more. Else: " +
-        finding.fix_python;
-    finding.fix_cpp =
-        "BatchNorm with the rank's own statistics if it has 16 samples or "
-        "more. Else: " +
-        finding.fix_cpp;
-  }
-  if (norms.samples < kSamplesForNorm) return;
-  finding.fix_python = "BatchNorm in place of SyncBatchNorm: statistics of " +
-                       Count(norms.samples, "sample") +
-                       " need no other rank. Else: " + finding.fix_python;
-  finding.fix_cpp = "BatchNorm with the rank's own statistics, of " +
-                    Count(norms.samples, "sample") +
+  if (norms.samples > 0 && norms.samples < kSamplesForNorm) return;
+  const bool known = norms.samples > 0;
+  const std::string samples = Count(norms.samples, "sample");
+  finding.fix_python =
+      "BatchNorm in place of SyncBatchNorm" +
+      (known ? ": statistics of " + samples + " need no other rank"
+             : std::string(" if each rank has 16 samples or more")) +
+      ". Else: " + finding.fix_python;
+  finding.fix_cpp = "BatchNorm with the rank's own statistics" +
+                    (known ? ", of " + samples
+                           : std::string(" if it has 16 samples or more")) +
                     ". Else: " + finding.fix_cpp;
 }
 

@@ -191,20 +191,13 @@ OpCost CostOf(const Trace& trace, RowId op) {
 RowId MultiplyingOp(const Trace& trace, RowId op) {
   for (RowId row = op; row != kNone; row = trace.ops()[row].parent) {
     const KernelClass kind = ClassOfOp(trace.name(trace.ops()[row].name));
-    if (kind == KernelClass::kMatmul || kind == KernelClass::kConvolution ||
-        kind == KernelClass::kAttention) {
-      return row;
-    }
+    if (Multiplies(kind)) return row;
   }
   return kNone;
 }
 
 bool SuitsTensorCores(const OpCost& cost) {
-  if (cost.kind != KernelClass::kMatmul &&
-      cost.kind != KernelClass::kConvolution &&
-      cost.kind != KernelClass::kAttention) {
-    return false;
-  }
+  if (!Multiplies(cost.kind)) return false;
   if (cost.precision == Precision::kFp64 || cost.groups > 1) return false;
   if (cost.flops >= 0 && cost.flops < kTinyFlops) return false;
   if (cost.matmul.m > 0 &&

@@ -184,10 +184,7 @@ KernelTraits TraitsOfKernel(std::string_view text) {
                     Contains(name, "cudacodegen::kernel") ||
                     ParseCompiledKernel(name).has_value();
   traits.precision = PrecisionOf(name);
-  const bool multiplies = traits.kind == KernelClass::kMatmul ||
-                          traits.kind == KernelClass::kConvolution ||
-                          traits.kind == KernelClass::kAttention;
-  if (multiplies) {
+  if (Multiplies(traits.kind)) {
     traits.tensor_cores = TensorCoresOf(name);
     // A complex number is as wide as two elements.
     traits.complex_numbers = Contains(name, "cgemm") || Contains(name, "zgemm");

@@ -93,16 +93,12 @@ TensorShape IndicesOf(const Trace& trace, RowId op) {
              : TensorArgument(trace, forward, kIndices);
 }
 
-bool HasArguments(const Trace& trace, const Op& op) {
-  return op.inputs != kNone && !trace.op_inputs()[op.inputs].arguments.empty();
-}
-
 // Returns the most bytes that a parameter may have whose gradient `node` made,
 // by what the forward op takes; 0 if unknown. The op may also take larger
 // tensors than the parameter, so the result is seldom too small.
 double MostBytesOfParameter(const Trace& trace, RowId node) {
   const RowId forward = node == kNone ? kNone : trace.ops()[node].forward;
-  if (forward == kNone || !HasArguments(trace, trace.ops()[forward])) return 0;
+  if (forward == kNone || !HasArguments(trace, forward)) return 0;
   const size_t count =
       trace.op_inputs()[trace.ops()[forward].inputs].arguments.size();
   size_t first = WeightArgument(trace, forward);
@@ -224,7 +220,7 @@ class SumFinder {
   // through the node of aten::t.
   bool IsUnsizedView(RowId forward) const {
     return forward != kNone && m_.tree.traits(forward).bookkeeping &&
-           !HasArguments(m_.trace, m_.trace.ops()[forward]);
+           !HasArguments(m_.trace, forward);
   }
 
   // The table whose gradient `node` makes, if a gradient of unknown or
@@ -354,7 +350,7 @@ void FindUpdates(const AnalysisContext& m, const std::vector<Span>& zeroing,
       continue;
     }
     const double share =
-        !HasArguments(m.trace, op) || TakesCutList(m.trace, row)
+        !HasArguments(m.trace, row) || TakesCutList(m.trace, row)
             ? share_of_gradients
             : ShareOfTables(m.trace, op, sizes);
     if (share > 0) found.update.push_back({row, 1 - share});

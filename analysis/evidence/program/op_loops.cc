@@ -336,10 +336,7 @@ class LoopFinder {
       read += name == "aten::_local_scalar_dense";
       if (name.starts_with("c10d::")) return false;  // ddp-bucket-shape
       const KernelClass kind = m_.tree.traits(row).kind;
-      if (kind != KernelClass::kMatmul && kind != KernelClass::kConvolution &&
-          kind != KernelClass::kAttention) {
-        continue;
-      }
+      if (!Multiplies(kind)) continue;
       loop.has_products = true;
       if (!m_.tree.computes(row)) continue;
       if (OpAt(row).inputs == kNone && m_.trace.op_inputs().empty()) {

@@ -16,11 +16,9 @@ namespace {
 // rows of `width`.
 bool Joins(const Trace& trace, RowId cat, const std::vector<int64_t>& state,
            int64_t width) {
-  const RowId inputs = trace.ops()[cat].inputs;
-  if (inputs == kNone || trace.op_inputs()[inputs].arguments.empty()) {
-    return false;
-  }
-  const Argument& list = trace.op_inputs()[inputs].arguments[0];
+  if (!HasArguments(trace, cat)) return false;
+  const Argument& list =
+      trace.op_inputs()[trace.ops()[cat].inputs].arguments[0];
   int64_t whole = 0;
   bool has_state = false;
   for (const Argument& one : list.elements) {

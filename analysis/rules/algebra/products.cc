@@ -140,11 +140,6 @@ class Finder {
     return name == "linear" ? weight[0] : weight[1];
   }
 
-  bool HasArguments(RowId row) const {
-    const RowId inputs = m_.trace.ops()[row].inputs;
-    return inputs != kNone && !m_.trace.op_inputs()[inputs].arguments.empty();
-  }
-
   // True if `row` computes with a view of a tensor of size `dims`, as far as
   // sizes tell: aten::gelu may take [6144, 4096] as [24, 256, 4096]. A view
   // itself changes nothing.
@@ -153,7 +148,7 @@ class Finder {
     const std::span<const RowId> inside = m_.tree.inside(row);
     // Without its own arguments, those of the ops that it calls count.
     const auto known = std::ranges::find_if(
-        inside, [&](RowId at) { return HasArguments(at); });
+        inside, [&](RowId at) { return HasArguments(m_.trace, at); });
     if (known == inside.end()) {
       return HasGradient(row) || IsElementwise(NameOf(row));
     }

@@ -124,9 +124,7 @@ class Repeats {
   Token TokenAt(RowId row) const { return {OpAt(row).name, OpAt(row).inputs}; }
 
   bool Multiplies(RowId row) const {
-    const KernelClass kind = m_.tree.traits(row).kind;
-    return kind == KernelClass::kMatmul || kind == KernelClass::kConvolution ||
-           kind == KernelClass::kAttention;
+    return stepscope::Multiplies(m_.tree.traits(row).kind);
   }
 
   // Adds an op of the training thread. Outer ops must come before inner ones.

@@ -14,6 +14,7 @@
 
 #include "command_words.h"
 #include "what_if/settings.h"
+#include "words/labels.h"
 
 namespace stepscope {
 namespace {
@@ -161,8 +162,7 @@ Prediction Predict(const Trace& trace, const Change& change) {
   const StepStats& steps = report.steps;
   // The step that the report's gains refer to, so that both commands show the
   // same number.
-  prediction.baseline_ms =
-      steps.unprofiled_ms > 0 ? steps.unprofiled_ms : steps.mean_ms;
+  prediction.baseline_ms = GainStepMs(steps);
   const auto contended = report.time_split_ms.find("contended");
   if (contended != report.time_split_ms.end() &&
       contended->second >= kLargeFrac * steps.mean_ms) {
