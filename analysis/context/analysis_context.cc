@@ -16,7 +16,7 @@ constexpr size_t kReplayedSteps = 128;
 
 Steps StepsOf(const Trace& trace, const OpTree& tree,
               std::vector<StepFacts>& facts) {
-  Steps steps = FindSteps(trace);
+  Steps steps = FindSteps(trace, tree);
   TakeWholeRecording(trace, steps);
   facts = FactsOf(trace, tree, steps);
   MarkNonTrainingSteps(trace, tree, facts, steps);

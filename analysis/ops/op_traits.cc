@@ -262,7 +262,7 @@ OpTree::OpTree(const Trace& trace) : trace_(trace) {
 }
 
 std::span<const RowId> OpTree::of_thread(RowId thread, Span window) const {
-  const std::span<const RowId> rows = by_thread_[thread];
+  const std::span<const RowId> rows = of_thread(thread);
   const auto begin_ns = [&](RowId row) { return trace_.ops()[row].begin_ns; };
   const auto first =
       std::ranges::lower_bound(rows, window.begin_ns, {}, begin_ns);

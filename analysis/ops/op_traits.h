@@ -68,7 +68,9 @@ class OpTree {
   // True for autograd nodes, the engine's ranges, and all ops below them.
   bool in_backward(RowId op) const { return in_backward_[op]; }
   // The ops of one thread in time order, outer ops before those inside them.
+  // Empty for kNone.
   std::span<const RowId> of_thread(RowId thread) const {
+    if (thread == kNone) return {};
     return by_thread_[thread];
   }
   // The ops of the thread that start in `window`.

@@ -143,6 +143,15 @@ Verdict CheckCaptureIncomplete(const AnalysisContext& m) {
               "computing time here is host time only.");
     }
   }
+  const bool lacks_ops = m.has_gpu && trace.ops().empty() &&
+                         !trace.watched(Kind::kOp) &&
+                         trace.run().producer.starts_with("torch");
+  if (lacks_ops) {
+    add(warnings,
+        "No operators were recorded, so what the host does between launches is "
+        "unknown, and rules about the program are skipped. Record the CPU's "
+        "activity as well.");
+  }
   if (m.steps.is_recording) {
     add(warnings,
         "The trace has no step marks, and nothing in it recurs like a step: "
@@ -168,6 +177,9 @@ Verdict CheckCaptureIncomplete(const AnalysisContext& m) {
     finding.fix_cpp = finding.fix_python =
         "raise max_buffer_bytes, record fewer active steps, or turn shapes and "
         "memory off";
+  } else if (lacks_ops) {
+    finding.fix_python =
+        "profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA])";
   } else if (m.stats.count == 0) {
     finding.fix_cpp = "call profile.Step() once per iteration";
     finding.fix_python = "call prof.step() once per iteration";

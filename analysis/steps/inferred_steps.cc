@@ -7,6 +7,8 @@
 #include <string_view>
 #include <utility>
 
+#include "steps/repeated_work.h"
+
 namespace stepscope {
 namespace {
 
@@ -265,9 +267,13 @@ InferredSteps BetweenUpdates(const Trace& trace, RowId thread) {
 
 }  // namespace
 
-InferredSteps InferSteps(const Trace& trace, RowId thread) {
+InferredSteps InferSteps(const Trace& trace, const OpTree& tree, RowId thread) {
   InferredSteps steps = BetweenUpdates(trace, thread);
   if (steps.windows.empty()) steps = BetweenRanges(trace, thread);
+  if (steps.windows.empty()) {
+    RepeatedWork repeated = FindRepeatedWork(trace, tree, thread);
+    steps = {std::move(repeated.windows), std::move(repeated.first)};
+  }
   if (steps.windows.empty()) steps.step_source.clear();
   return steps;
 }

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "ops/op_traits.h"
 #include "steps/step_window.h"
 
 namespace stepscope {
@@ -22,8 +23,9 @@ struct InferredSteps {
 // whole module. Such a range must occur at least three times, and its steps
 // must cover half of what the thread does. It must also either be named like a
 // step, or come with a new batch, an upload or a backward pass in 90 % of the
-// steps; this excludes layers, which repeat inside one pass. `thread` is the
-// training thread.
-InferredSteps InferSteps(const Trace& trace, RowId thread);
+// steps; this excludes layers, which repeat inside one pass. Without such a
+// range, the steps are what the thread runs over and over (repeated_work.h).
+// `thread` is the training thread.
+InferredSteps InferSteps(const Trace& trace, const OpTree& tree, RowId thread);
 
 }  // namespace stepscope

@@ -33,11 +33,13 @@ constexpr double kMaxOutlierFrac = 0.25;
 // steps does not represent them, because gains of 1 % are worth reporting.
 constexpr double kReplayWindowError = 0.01;
 
-// The thread with most operators.
-RowId BusiestThread(const Trace& trace) {
+// The thread with most operators outside backward passes, which may have a
+// thread of their own.
+RowId BusiestThread(const Trace& trace, const OpTree& tree) {
   std::vector<int64_t> ops(trace.threads().size());
-  for (const Op& op : trace.ops()) {
-    if (op.thread != kNone && op.kind == OpKind::kOperator) ++ops[op.thread];
+  for (RowId row = 0; row < trace.ops().size(); ++row) {
+    const RowId thread = trace.ops()[row].thread;
+    if (thread != kNone && !tree.in_backward(row)) ++ops[thread];
   }
   const auto most = std::ranges::max_element(ops);
   return most == ops.end() || *most == 0
@@ -45,9 +47,25 @@ RowId BusiestThread(const Trace& trace) {
              : static_cast<RowId>(most - ops.begin());
 }
 
+// The thread that launches first: the forward pass comes before the backward
+// pass, which has a thread of its own.
+RowId FirstLaunchingThread(const Trace& trace) {
+  std::vector<bool> launches(trace.runtime_calls().size());
+  const auto note = [&](const DeviceWork& activity) {
+    if (activity.call != kNone) launches[activity.call] = true;
+  };
+  for (const Kernel& activity : trace.kernels()) note(activity);
+  for (const Copy& activity : trace.copies()) note(activity);
+  const auto first = std::ranges::find(launches, true);
+  return first == launches.end()
+             ? kNone
+             : trace.runtime_calls()[first - launches.begin()].thread;
+}
+
 // Finds the training thread from the most reliable source available: what the
-// recording says, the steps' marks, the optimizer's ranges, the number of ops.
-RowId TrainingThread(const Trace& trace) {
+// recording says, the steps' marks, the optimizer's ranges, the number of ops,
+// the launches.
+RowId TrainingThread(const Trace& trace, const OpTree& tree) {
   if (trace.run().training_thread != kNone) return trace.run().training_thread;
   if (!trace.steps().empty() && trace.steps()[0].thread != kNone) {
     return trace.steps()[0].thread;
@@ -57,7 +75,8 @@ RowId TrainingThread(const Trace& trace) {
       return range.thread;
     }
   }
-  return BusiestThread(trace);
+  const RowId busiest = BusiestThread(trace, tree);
+  return busiest != kNone ? busiest : FirstLaunchingThread(trace);
 }
 
 // Returns the marks of `thread` as windows. If marks overlap, as with a second,
@@ -231,13 +250,13 @@ std::vector<Span> OneOffSpans(const Trace& trace) {
   return Merge(std::move(spans));
 }
 
-Steps FindSteps(const Trace& trace) {
+Steps FindSteps(const Trace& trace, const OpTree& tree) {
   Steps steps;
-  steps.thread = TrainingThread(trace);
+  steps.thread = TrainingThread(trace, tree);
   steps.windows = MarkedWindows(trace, steps.thread);
   DropEmptyEnd(trace, steps.windows);
-  if (steps.windows.empty() && steps.thread != kNone) {
-    InferredSteps inferred = InferSteps(trace, steps.thread);
+  if (steps.windows.empty()) {
+    InferredSteps inferred = InferSteps(trace, tree, steps.thread);
     steps.windows = std::move(inferred.windows);
     steps.step_source = std::move(inferred.step_source);
   }

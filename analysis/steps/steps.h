@@ -15,6 +15,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "ops/op_traits.h"
 #include "steps/step_window.h"
 
 namespace stepscope {
@@ -22,7 +23,7 @@ namespace stepscope {
 // Finds steps and marks warm-up steps and outliers. Validation and checkpoint
 // steps are marked by MarkNonTrainingSteps(), which needs these first. If no
 // step is steady, all of them are taken as steady, for lack of better ones.
-Steps FindSteps(const Trace& trace);
+Steps FindSteps(const Trace& trace, const OpTree& tree);
 
 // Returns when the process does work that happens only once: loading kernels,
 // compiling, getting memory from the driver. In time order, without overlaps.

@@ -201,7 +201,10 @@ std::vector<Segment> HostTimeline(const Trace& trace, const OpTree& tree,
     ours[other] = true;
     segments = FillGaps(segments, OpSegments(trace, tree, other, window));
   }
+  // Where no ops were recorded, the thread may run ops or anything else.
+  const bool knows_ops = !trace.ops().empty();
   for (Segment& segment : segments) {
+    if (!knows_ops) segment.cause = Cause::kUnknown;
     if (segment.op == kNone) continue;
     if (tree.traits(segment.op).communication) {
       segment.cause = Cause::kCommunication;

@@ -35,7 +35,8 @@ std::string Ranges(int count, const std::string& kind, const std::string& name,
 }
 
 InferredSteps Infer(const std::string& text) {
-  return InferSteps(TraceFromText(text), 0);
+  const Trace trace = TraceFromText(text);
+  return InferSteps(trace, OpTree(trace), 0);
 }
 
 TEST(InferredStepsTest, UpdatesWithoutABackwardPassBetweenAreOne) {

@@ -19,7 +19,7 @@ struct Found {
 Found In(const CpuText& text) {
   const Trace trace = text.Recorded();
   const OpTree tree(trace);
-  const Steps steps = FindSteps(trace);
+  const Steps steps = FindSteps(trace, tree);
   Found found{.spans = FindOptimizerSpans(trace, tree, steps),
               .accumulated = {}};
   for (const auto& pass : AccumulationsOfAPass(trace, tree, steps)) {

@@ -23,8 +23,10 @@ Trace StepsOf(const std::vector<int64_t>& lengths,
   return TraceFromText(text + more);
 }
 
+Steps Find(const Trace& trace) { return FindSteps(trace, OpTree(trace)); }
+
 TEST(StepsTest, AreTheMarksOfTheTrainingThread) {
-  const Steps steps = FindSteps(StepsOf({100, 110, 105}));
+  const Steps steps = Find(StepsOf({100, 110, 105}));
   ASSERT_EQ(steps.windows.size(), 3u);
   EXPECT_EQ(steps.windows[1].host, (Span{1100, 1210}));
   EXPECT_EQ(steps.windows[1].tiled, steps.windows[1].host);
@@ -38,7 +40,7 @@ TEST(StepsTest, AreTheMarksOfTheTrainingThread) {
 
 TEST(StepsTest, TheLastOneIsDroppedIfNoOpRunsInIt) {
   const auto count = [](const std::string& ops) {
-    return FindSteps(StepsOf({100, 100, 5}, ops)).windows.size();
+    return Find(StepsOf({100, 100, 5}, ops)).windows.size();
   };
   const std::string second = "op 1100..1110 thread=0 aten::mm\n";
   EXPECT_EQ(count("op 1000..1010 thread=0 aten::mm\n" + second), 2u);
@@ -51,7 +53,7 @@ TEST(StepsTest, TheLastOneIsDroppedIfNoOpRunsInIt) {
 }
 
 TEST(StepsTest, LieBetweenOptimizerStepsWithoutMarks) {
-  const Steps steps = FindSteps(TraceFromText(R"(
+  const Steps steps = Find(TraceFromText(R"(
     range 0..50 thread=0 kind=optimizer Optimizer.step#SGD.step
     range 100..150 thread=0 kind=optimizer Optimizer.step#SGD.step
     range 200..260 thread=0 kind=optimizer Optimizer.step#SGD.step
@@ -63,7 +65,7 @@ TEST(StepsTest, LieBetweenOptimizerStepsWithoutMarks) {
 }
 
 TEST(StepsTest, AreNotInventedWhereNothingRepeats) {
-  const Steps steps = FindSteps(TraceFromText("op 0..10 thread=0 aten::add\n"));
+  const Steps steps = Find(TraceFromText("op 0..10 thread=0 aten::add\n"));
   EXPECT_TRUE(steps.empty());
   EXPECT_EQ(StatsOf(steps).count, 0);
   EXPECT_EQ(StatsOf(steps).mean_ms, 0);
@@ -71,7 +73,7 @@ TEST(StepsTest, AreNotInventedWhereNothingRepeats) {
 
 TEST(StepsTest, OwnTheDeviceWorkTheirCallsLaunched) {
   // The kernel of step 0 continues into step 1.
-  const Steps steps = FindSteps(StepsOf({100, 100}, R"(
+  const Steps steps = Find(StepsOf({100, 100}, R"(
     runtime_call 1010..1012 thread=0 correlation=1 cudaLaunchKernel
     kernel 1050..1130 correlation=1 k
   )"));
@@ -82,7 +84,7 @@ TEST(StepsTest, OwnTheDeviceWorkTheirCallsLaunched) {
 // When the recording starts, the device is still busy with the step before.
 TEST(StepsTest, TheFirstBeginsWhenTheDeviceStartsOnIt) {
   const auto first = [](const std::string& launch, const std::string& begin) {
-    return FindSteps(
+    return Find(
                StepsOf({100'000, 100'000, 100'000},
                        R"(
       runtime_call )" + launch +
@@ -107,14 +109,14 @@ TEST(StepsTest, TheFirstBeginsWhenTheDeviceStartsOnIt) {
 }
 
 TEST(StepsTest, TheFirstBeginsBehindWhatIsRecordedOfTheStepBefore) {
-  const Steps steps = FindSteps(StepsOf({100, 100}, R"(
+  const Steps steps = Find(StepsOf({100, 100}, R"(
     kernel 990..1020 correlation=1 k
     runtime_call 1010..1012 thread=0 correlation=2 cudaLaunchKernel
     kernel 1050..1150 correlation=2 k
   )"));
   EXPECT_EQ(steps.windows[0].tiled, (Span{1020, 1150}));
   // The device starts the first step only after its host window.
-  const Steps late = FindSteps(StepsOf({100, 100}, R"(
+  const Steps late = Find(StepsOf({100, 100}, R"(
     kernel 990..1120 correlation=1 k
     runtime_call 1010..1012 thread=0 correlation=2 cudaLaunchKernel
     kernel 1130..1250 correlation=2 k
@@ -123,7 +125,7 @@ TEST(StepsTest, TheFirstBeginsBehindWhatIsRecordedOfTheStepBefore) {
 }
 
 TEST(StepsTest, ASlowStepWithLoadingRecordsIsWarmUp) {
-  const Steps steps = FindSteps(StepsOf(
+  const Steps steps = Find(StepsOf(
       {200, 100, 100, 100}, "overhead 1020..1080 Lazy Function Loading\n"));
   EXPECT_EQ(steps.windows[0].kind, StepKind::kWarmUp);
   EXPECT_EQ(steps.steady.size(), 3u);
@@ -131,14 +133,14 @@ TEST(StepsTest, ASlowStepWithLoadingRecordsIsWarmUp) {
 }
 
 TEST(StepsTest, ASlowStepWithoutRecordsIsNotWarmUp) {
-  const Steps steps = FindSteps(StepsOf({200, 100, 100, 100}));
+  const Steps steps = Find(StepsOf({200, 100, 100, 100}));
   EXPECT_EQ(steps.windows[0].kind, StepKind::kSteady);
 }
 
 TEST(StepsTest, RecordsBelowAThirdOfTheExcessDoNotExplainIt) {
   // The excess is 100; 30 % of it is 30.
   const auto with = [](int64_t ns) {
-    return FindSteps(StepsOf({200, 100, 100, 100},
+    return Find(StepsOf({200, 100, 100, 100},
                              "overhead 1020.." + std::to_string(1020 + ns) +
                                  " Lazy Function Loading\n"))
         .windows[0]
@@ -149,18 +151,18 @@ TEST(StepsTest, RecordsBelowAThirdOfTheExcessDoNotExplainIt) {
 }
 
 TEST(StepsTest, AFarOutlierIsLeftOutWhenThereAreEnoughSteps) {
-  const Steps many = FindSteps(StepsOf({100, 101, 99, 300, 100}));
+  const Steps many = Find(StepsOf({100, 101, 99, 300, 100}));
   EXPECT_EQ(many.windows[3].kind, StepKind::kOutlier);
   EXPECT_EQ(many.steady.size(), 4u);
-  const Steps few = FindSteps(StepsOf({100, 101, 300}));
+  const Steps few = Find(StepsOf({100, 101, 300}));
   EXPECT_EQ(few.steady.size(), 3u);
 }
 
 TEST(StepsTest, SlowStepsThatRecurAreNoOutliers) {
-  EXPECT_EQ(FindSteps(StepsOf({100, 101, 300, 99, 100, 300})).steady.size(),
+  EXPECT_EQ(Find(StepsOf({100, 101, 300, 99, 100, 300})).steady.size(),
             6u);
   EXPECT_EQ(
-      FindSteps(StepsOf({100, 101, 300, 99, 100, 300, 100, 101})).steady.size(),
+      Find(StepsOf({100, 101, 300, 99, 100, 300, 100, 101})).steady.size(),
       6u);
 }
 
@@ -170,8 +172,8 @@ TEST(StepsTest, PeriodicWaitsForBatchesAreNoOutliers) {
   const std::string wait =
       "range 1310..1505 thread=0 kind=loader enumerate(DataLoader)\n"
       "range 2010..2205 thread=0 kind=loader enumerate(DataLoader)\n";
-  EXPECT_EQ(FindSteps(StepsOf(lengths)).steady.size(), 7u);
-  EXPECT_EQ(FindSteps(StepsOf(lengths, wait)).steady.size(), 9u);
+  EXPECT_EQ(Find(StepsOf(lengths)).steady.size(), 7u);
+  EXPECT_EQ(Find(StepsOf(lengths, wait)).steady.size(), 9u);
 }
 
 // The step is a far outlier unless it waits for a batch about as long as
@@ -183,14 +185,14 @@ TEST(StepsTest, AWaitAsLongAsAnotherStepsIsNoOutlier) {
     return "range 1010..1205 thread=0 kind=loader enumerate(DataLoader)\n" +
            more;
   };
-  EXPECT_EQ(FindSteps(StepsOf(lengths, text(""))).steady.size(), 9u);
+  EXPECT_EQ(Find(StepsOf(lengths, text(""))).steady.size(), 9u);
   EXPECT_EQ(
-      FindSteps(StepsOf(lengths, text("range 1550..1645 thread=0 kind=loader "
+      Find(StepsOf(lengths, text("range 1550..1645 thread=0 kind=loader "
                                       "enumerate(DataLoader)\n")))
           .steady.size(),
       9u);
   EXPECT_EQ(
-      FindSteps(StepsOf(lengths, text("range 1540..1645 thread=0 kind=loader "
+      Find(StepsOf(lengths, text("range 1540..1645 thread=0 kind=loader "
                                       "enumerate(DataLoader)\n")))
           .steady.size(),
       10u);
@@ -203,7 +205,7 @@ TEST(StepsTest, WarmUpIsMeasuredAgainstTheMedianOfTheOtherSteps) {
                                               {130, 100, 100},
                                               {130, 100, 100, 100},
                                               {130, 80, 100, 130, 131}}) {
-    const Steps steps = FindSteps(StepsOf(lengths, one_off));
+    const Steps steps = Find(StepsOf(lengths, one_off));
     const bool slow = lengths.size() < 5;
     EXPECT_EQ(steps.windows[0].kind,
               slow ? StepKind::kWarmUp : StepKind::kSteady)
@@ -212,7 +214,7 @@ TEST(StepsTest, WarmUpIsMeasuredAgainstTheMedianOfTheOtherSteps) {
 }
 
 TEST(StepsTest, TheReplayWindowOfManyStepsHasTheMeanOfAll) {
-  const Steps steps = FindSteps(
+  const Steps steps = Find(
       StepsOf({120, 100, 100, 100, 105, 105, 105, 105, 110, 110, 110}));
   ASSERT_EQ(steps.steady.size(), 11u);  // mean: 106.4
   const ReplayWindow window = ChooseReplayWindow(steps, 4);
@@ -224,7 +226,7 @@ TEST(StepsTest, TheReplayWindowOfManyStepsHasTheMeanOfAll) {
 }
 
 TEST(StepsTest, TheReplayWindowKeepsNonTrainingStepsWithinIt) {
-  Steps steps = FindSteps(StepsOf({100, 100, 100, 100, 100, 100}));
+  Steps steps = Find(StepsOf({100, 100, 100, 100, 100, 100}));
   steps.windows[3].kind = StepKind::kCheckpoint;
   std::erase(steps.steady, 3u);
   const ReplayWindow window = ChooseReplayWindow(steps, 4);
@@ -235,7 +237,7 @@ TEST(StepsTest, TheReplayWindowKeepsNonTrainingStepsWithinIt) {
 
 TEST(StepsTest, AllStepsAreReplayedWhereNoPartHasTheirMean) {
   const Steps steps =
-      FindSteps(StepsOf({100, 100, 100, 100, 120, 120, 120, 120}));
+      Find(StepsOf({100, 100, 100, 100, 120, 120, 120, 120}));
   ASSERT_EQ(steps.steady.size(), 8u);
   EXPECT_EQ(ChooseReplayWindow(steps, 2).steps.windows.size(),
             2u);  // 100 and 120
@@ -243,7 +245,7 @@ TEST(StepsTest, AllStepsAreReplayedWhereNoPartHasTheirMean) {
 }
 
 TEST(StepsTest, FewStepsAreAllReplayed) {
-  const Steps steps = FindSteps(StepsOf({100, 110, 105}));
+  const Steps steps = Find(StepsOf({100, 110, 105}));
   const ReplayWindow window = ChooseReplayWindow(steps, 3);
   EXPECT_EQ(window.steps.windows.size(), 3u);
   EXPECT_EQ(window.begin_ns, INT64_MIN);

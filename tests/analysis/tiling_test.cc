@@ -10,6 +10,8 @@
 namespace stepscope::tiling_test {
 namespace {
 
+Steps Find(const Trace& trace) { return FindSteps(trace, OpTree(trace)); }
+
 // Six steps in two groups of three. The first step of a group waits for its
 // batch for so long that the device catches up. After that, the device falls
 // behind by 8, 16 and 24 us. Device work of the step before the window is not
@@ -31,7 +33,7 @@ Span FirstTile(int64_t lead_us) {
             ns(end + lag) + id + " k\n";
     now = end;
   }
-  std::vector<StepWindow> windows = FindSteps(TraceFromText(text)).windows;
+  std::vector<StepWindow> windows = Find(TraceFromText(text)).windows;
   return windows[0].tiled;
 }
 
@@ -54,7 +56,7 @@ Span SecondTile(int64_t gap_us) {
             " cudaLaunchKernel\nkernel " + ns(begin + 3) + ".." +
             ns(begin + 100) + id + " k\n";
   }
-  return FindSteps(TraceFromText(text)).windows[1].tiled;
+  return Find(TraceFromText(text)).windows[1].tiled;
 }
 
 TEST(TilingTest, TimeBetweenStepsThatAreApartBelongsToNone) {

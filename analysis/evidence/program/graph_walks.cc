@@ -68,6 +68,7 @@ class WalkFinder {
   // Autograd numbers its nodes per thread, so nodes of graphs that other
   // threads made cannot be compared with these.
   bool IsOurs(const Op& op) const {
+    if (m_.steps.thread == kNone) return true;
     const uint64_t ours = m_.trace.threads()[m_.steps.thread].torch_thread;
     return op.forward_thread == 0 || ours == 0 || op.forward_thread == ours;
   }
