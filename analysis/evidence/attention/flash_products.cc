@@ -25,17 +25,31 @@ double CausalShare(double length) {
 FlashProducts::FlashProducts(const AnalysisContext& context)
     : m_(context), device_ns_(DeviceNsByOp(context)) {}
 
-double FlashProducts::Left(RowId row, double computed) const {
-  const OpCost cost = CostOf(m_.trace, row);
+double FlashProducts::Left(RowId row, double computed, bool in_16_bits) const {
+  double flops = 0;
+  const auto add = [&](RowId op) {
+    const OpCost cost = CostOf(m_.trace, op);
+    if (cost.flops <= 0 || (!in_16_bits && !Is16Bit(cost.precision))) return;
+    flops += cost.flops;
+  };
+  add(row);
+  if (m_.trace.ops()[row].kind == OpKind::kBackward) {
+    for (RowId op : m_.tree.inside(row)) {
+      if (m_.tree.traits(op).kind == KernelClass::kMatmul &&
+          m_.tree.computes(op)) {
+        add(op);
+      }
+    }
+  }
   const DevicePeaks& peaks = m_.kernels.peaks;
   const double recorded_ns = DeviceNsInside(m_, device_ns_, row);
-  if (!m_.has_gpu || !peaks.exact || peaks.fp16 <= 0 || cost.flops <= 0 ||
-      !Is16Bit(cost.precision) || recorded_ns <= 0) {
+  if (!m_.has_gpu || !peaks.exact || peaks.fp16 <= 0 || flops <= 0 ||
+      recorded_ns <= 0) {
     return computed;
   }
   const double reached =
       m_.kernels.device.compute_major >= kHopper ? kHopperShare : kShare;
-  const double ns = computed * cost.flops / (reached * peaks.fp16);
+  const double ns = computed * flops / (reached * peaks.fp16);
   return std::min(computed, ns / recorded_ns);
 }
 

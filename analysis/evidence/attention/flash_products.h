@@ -22,10 +22,12 @@ class FlashProducts {
  public:
   explicit FlashProducts(const AnalysisContext& context);
 
-  // Returns the share for `row`, a product or a whole attention, of which a
-  // fused kernel computes the share `computed`. That share itself if the sizes,
-  // the device or a 16-bit type are not known.
-  double Left(RowId row, double computed) const;
+  // Returns the share for `row`, which is a product, an autograd node with
+  // products or a whole attention, and of which a fused kernel computes the
+  // share `computed`. That share itself if the sizes or the device are not
+  // known, or the type is not a 16-bit one. `in_16_bits`: the fused kernel
+  // computes in 16 bits, whatever the type of the products.
+  double Left(RowId row, double computed, bool in_16_bits = false) const;
 
  private:
   const AnalysisContext& m_;

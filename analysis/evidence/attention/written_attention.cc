@@ -173,9 +173,10 @@ class AttentionFinder {
         continue;
       }
       WrittenAttention one{.softmax = leaves[i]};
-      if (Surround(leaves, i, one) && SizesFit(trace_, one) &&
-          AddBackward(one)) {
+      if (Surround(leaves, i, one) && SizesFit(trace_, one)) {
+        AddBackward(one);
         Describe(one);
+        AddRestOfFallback(leaves, one);
         found.push_back(std::move(one));
       }
     }
@@ -260,8 +261,8 @@ class AttentionFinder {
   }
 
   // True if an op between the products adds a tensor of the scores' full size
-  // that has a gradient. That is a bias of relative positions, for which no
-  // fused kernel computes a gradient. Both operands then have the same sizes.
+  // that has a gradient: a bias of relative positions. Both operands then have
+  // the same sizes.
   bool AddsTrainedBias(const WrittenAttention& one) const {
     return std::ranges::any_of(one.between, [&](RowId row) {
       const Op& op = trace_.ops()[row];
@@ -276,15 +277,17 @@ class AttentionFinder {
     });
   }
 
-  // Adds the backward nodes. Returns false if they show that the mask is
-  // trained.
-  bool AddBackward(WrittenAttention& one) const {
-    if (AddsTrainedBias(one)) return false;
-    const Op& first = trace_.ops()[one.scores];
-    const Op& last = trace_.ops()[one.values];
-    std::vector<RowId> of_products = context_.backward.Of(first);
-    std::ranges::copy(context_.backward.Of(last),
+  // Adds the backward nodes, which show whether the mask is trained.
+  void AddBackward(WrittenAttention& one) const {
+    one.trains_mask = AddsTrainedBias(one);
+    const Op& scores = trace_.ops()[one.scores];
+    const Op& values = trace_.ops()[one.values];
+    std::vector<RowId> of_products = context_.backward.Of(scores);
+    std::ranges::copy(context_.backward.Of(values),
                       std::back_inserter(of_products));
+    const Op& first =
+        one.fallback == kNone ? scores : trace_.ops()[one.fallback];
+    const Op& last = one.fallback == kNone ? values : first;
     for (RowId node :
          context_.backward.Of(first.thread, {first.begin_ns, last.end_ns})) {
       const std::string_view name = trace_.name(trace_.ops()[node].name);
@@ -294,12 +297,26 @@ class AttentionFinder {
       } else if (Contains(name, "mmBackward") || Contains(name, "MmBackward")) {
         continue;  // belongs to a projection
       } else if (TrainsTheMask(context_, node)) {
-        return false;
+        one.trains_mask = true;
       } else if (!IsLayoutNode(name)) {
         one.backward.push_back(node);
       }
     }
-    return true;
+  }
+
+  // Adds what a fallback does before the first product and after the second:
+  // it casts and copies tensors.
+  void AddRestOfFallback(std::span<const RowId> leaves,
+                         WrittenAttention& one) const {
+    if (one.fallback == kNone) return;
+    const std::vector<RowId> known = one.between;
+    for (RowId row : leaves) {
+      if (row != one.scores && row != one.values && Calls(one.fallback, row) &&
+          std::ranges::none_of(known,
+                               [&](RowId call) { return Calls(call, row); })) {
+        one.between.push_back(row);
+      }
+    }
   }
 
   void Describe(WrittenAttention& one) const {

@@ -41,10 +41,20 @@ double ProductsLeft(const AnalysisContext& m, const WrittenAttention& one) {
 }
 
 // False if scaled_dot_product_attention would run the same separate ops: its
-// fused kernels do not support dropout on a CPU or float64 on a GPU.
+// fused kernel for the CPU supports neither dropout nor a mask that needs a
+// gradient, and those for the GPU do not support float64.
 bool HasFusedKernel(const AnalysisContext& m, const WrittenAttention& one) {
-  if (!m.has_gpu) return !one.drops;
+  if (!m.has_gpu) return !one.drops && !one.trains_mask;
   return CostOf(m.trace, one.scores).precision != Precision::kFp64;
+}
+
+// True if the fallback got tensors in 16 bits and computes in float32, as it
+// does since torch 2.5.
+bool CastsUp(const AnalysisContext& m, const WrittenAttention& one) {
+  return one.fallback != kNone &&
+         CostOf(m.trace, one.scores).precision == Precision::kFp32 &&
+         IsAnyOf(m.trace.name(TensorArgument(m.trace, one.fallback, 0).type),
+                 {"c10::Half", "c10::BFloat16"});
 }
 
 struct FusedKernels {
@@ -57,14 +67,15 @@ FusedKernels Fused(const AnalysisContext& m,
   std::vector<ShortenedOp> products, nodes, between, ops;
   for (const WrittenAttention& one : all) {
     const double computed = ProductsLeft(m, one);
+    const bool in_16_bits = CastsUp(m, one);
     for (RowId row : one.backward_products) {
-      const double left = flash.Left(row, computed);
+      const double left = flash.Left(row, computed, in_16_bits);
       products.push_back({row, left});
       if (left < 1) ops.push_back({row, left});
     }
     for (RowId row : one.backward) nodes.push_back({row, 0});
     for (RowId row : {one.scores, one.values}) {
-      const double left = flash.Left(row, computed);
+      const double left = flash.Left(row, computed, in_16_bits);
       if (left < 1) ops.push_back({row, left});
     }
   }
@@ -122,6 +133,16 @@ void SayFix(const AnalysisContext& m, const WrittenAttention& one,
         "at::globalContext().setSDPUseMath(false) for one call: the error "
         "then says why no fused kernel fits (the type, the width of a head, a "
         "mask that needs a gradient)";
+    return;
+  }
+  if (one.trains_mask) {
+    finding.fix_python =
+        "torch.nn.functional.scaled_dot_product_attention(q, k, v, "
+        "attn_mask=bias): the memory-efficient kernel computes the gradient "
+        "of the bias, too; or flex_attention with the bias in its score_mod";
+    finding.fix_cpp =
+        "at::scaled_dot_product_attention(q, k, v, bias): the "
+        "memory-efficient kernel computes the gradient of the bias, too";
     return;
   }
   // PyTorch's flash kernel needs Ampere or later, as bfloat16 does.
@@ -252,7 +273,8 @@ Verdict CheckAttentionByHand(const AnalysisContext& m) {
            ? "scaled_dot_product_attention falls back to single ops " + calls +
                  " (_scaled_dot_product_attention_math: "
            : "Attention is computed in single ops " + calls + " (") +
-      one.chain + Sizes(one) + "). The ops between the two products" +
+      one.chain + Sizes(one) + "). The ops " +
+      (one.fallback != kNone ? "beside" : "between") + " the two products" +
       (one.backward.empty() ? " take " : ", and their gradients, take ") +
       Milliseconds(kernels.between_ns * 1e-6) + " of the " +
       Milliseconds(m.step_ns() * 1e-6) +
@@ -267,7 +289,8 @@ Verdict CheckAttentionByHand(const AnalysisContext& m) {
   finding.assumption =
       "the fused kernel takes as long as the two products" +
       std::string(m.has_gpu && m.kernels.peaks.exact &&
-                          Is16Bit(CostOf(m.trace, one.scores).precision)
+                          (CastsUp(m, one) ||
+                           Is16Bit(CostOf(m.trace, one.scores).precision))
                       ? ", or, if that is shorter, as at the rate of "
                         "FlashAttention-2"
                       : "") +
@@ -312,8 +335,8 @@ constexpr Rule kRules[] = {
                "nothing but projections between, they are heads that run one "
                "by one, and the gain is an upper bound",
      .avoid = "scaled_dot_product_attention cannot express one of the ops "
-              "between the products, the added mask is trained, or no fused "
-              "kernel exists (dropout on a CPU, float64 on a GPU)",
+              "between the products, or no fused kernel exists (dropout or a "
+              "trained mask on a CPU, float64 on a GPU)",
      .fix_cpp = "at::scaled_dot_product_attention(q, k, v)",
      .fix_python =
          "torch.nn.functional.scaled_dot_product_attention(q, k, v)"}};

@@ -266,14 +266,25 @@ TEST(AttentionByHandTest, AllowsDropoutThatIsSwitchedOff) {
   EXPECT_NE(Find(Of({.extra = "aten::dropout"}), "attention-by-hand"), nullptr);
 }
 
-TEST(AttentionByHandTest, StaysSilentOnATrainedMask) {
+// The fused kernel for the CPU computes no gradient of the mask.
+TEST(AttentionByHandTest, StaysSilentOnATrainedMaskOnACpu) {
   EXPECT_TRUE(IsClean(Of({.trained_mask = true}), "attention-by-hand"));
-}
-
-TEST(AttentionByHandTest, StaysSilentOnATrainedBiasPerPair) {
   EXPECT_TRUE(IsClean(Of({.full_bias = true}), "attention-by-hand"));
   EXPECT_FALSE(
       IsClean(Of({.backward = false, .full_bias = true}), "attention-by-hand"));
+}
+
+TEST(AttentionByHandTest, KeepsTheSumOfATrainedMasksGradientOnAGpu) {
+  const Report fixed = Of({.on_gpu = true, .mask = "8,1,64"});
+  const Report trained =
+      Of({.on_gpu = true, .trained_mask = true, .mask = "8,1,64"});
+  ASSERT_NE(Find(trained, "attention-by-hand"), nullptr);
+  EXPECT_NEAR(Find(trained, "attention-by-hand")->gain.expected_ms,
+              Find(fixed, "attention-by-hand")->gain.expected_ms, 0.01);
+  EXPECT_NE(Find(trained, "attention-by-hand")->fix_python.find("attn_mask"),
+            std::string::npos);
+  EXPECT_NE(Find(Of({.on_gpu = true, .full_bias = true}), "attention-by-hand"),
+            nullptr);
 }
 
 TEST(AttentionByHandTest, StaysSilentOnDropoutOnACpu) {
