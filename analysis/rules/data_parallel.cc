@@ -1,7 +1,9 @@
-// Does one process drive several GPUs with DataParallel? It copies the model to
-// every GPU in each step, and one Python thread launches for all of them.
-// Source: PyTorch Performance Tuning Guide, distributed training: use
-// DistributedDataParallel, one process per GPU.
+// One process that drives several GPUs. DataParallel copies the model to every
+// GPU in each step, and one Python thread launches for all of them. A model
+// that is split by layers keeps only one GPU at work at a time.
+// Sources: PyTorch Performance Tuning Guide, distributed training: use
+// DistributedDataParallel, one process per GPU; GPipe
+// (arxiv.org/abs/1811.06965) on stages that take turns.
 #include <stepscope/kernel_class.h>
 
 #include <algorithm>
@@ -12,6 +14,8 @@
 
 #include "context/rule.h"
 #include "device/device_ledger.h"
+#include "evidence/gradient_passes.h"
+#include "ops/intervals.h"
 #include "words/quantities.h"
 
 namespace stepscope {
@@ -20,6 +24,12 @@ namespace {
 
 // Replicas of a model run the same kernels. Different stages of a model do not.
 constexpr double kSimilarKernels = 0.8;
+
+// GPUs take turns if two of them compute at once for less than this share of
+// the time in which any does, and each has a real part of the work. Our own
+// choice.
+constexpr double kAtOnce = 0.1;
+constexpr double kPartOfWork = 0.1;
 
 struct DeviceUse {
   int64_t busy_ns = 0;
@@ -120,7 +130,121 @@ Verdict CheckDataParallel(const AnalysisContext& m) {
   return FireBound(std::move(finding), moving + imbalance);
 }
 
+// How the GPUs share the steady steps.
+struct Turns {
+  std::map<int32_t, int64_t> busy_ns;  // by device
+  int64_t any_ns = 0;                  // at least one computes
+  double steps = 0;
+  int64_t sum_ns() const {
+    int64_t sum = 0;
+    for (const auto& [device, ns] : busy_ns) sum += ns;
+    return sum;
+  }
+  int64_t most_ns() const {
+    int64_t most = 0;
+    for (const auto& [device, ns] : busy_ns) most = std::max(most, ns);
+    return most;
+  }
+};
+
+Turns MeasureTurns(const AnalysisContext& m) {
+  std::map<int32_t, std::vector<Span>> spans;
+  for (const Kernel& kernel : m.trace.kernels()) {
+    if (IsCollectiveKernel(m.trace.name(kernel.name))) continue;
+    spans[kernel.device].push_back({kernel.begin_ns, kernel.end_ns});
+  }
+  std::vector<Span> all;
+  for (auto& [device, of_device] : spans) {
+    of_device = Merge(std::move(of_device));
+    all.insert(all.end(), of_device.begin(), of_device.end());
+  }
+  all = Merge(std::move(all));
+  Turns turns;
+  for (size_t i : m.steps.steady) {
+    const Span window = m.steps.windows[i].tiled;
+    turns.any_ns += LengthIn(all, window);
+    for (const auto& [device, of_device] : spans) {
+      turns.busy_ns[device] += LengthIn(of_device, window);
+    }
+  }
+  turns.steps = static_cast<double>(m.steps.steady.size());
+  return turns;
+}
+
+// "GPU 0 computes for 20 ms, GPU 1 for 30 ms"
+std::string BusyInWords(const Turns& turns) {
+  std::vector<std::string> parts;
+  for (const auto& [device, ns] : turns.busy_ns) {
+    parts.push_back("GPU " + std::to_string(device) +
+                    (parts.empty() ? " computes for " : " for ") +
+                    Milliseconds(static_cast<double>(ns) / turns.steps * 1e-6));
+  }
+  return ListedWithAnd(parts);
+}
+
+Verdict CheckGpusTakeTurns(const AnalysisContext& m) {
+  if (!OnSeveralDevices(m.trace) || HasDataParallelForward(m.trace)) {
+    return Clean();
+  }
+  Turns turns = MeasureTurns(m);
+  const auto sum = static_cast<double>(turns.sum_ns());
+  std::erase_if(turns.busy_ns, [&](const auto& device) {
+    return static_cast<double>(device.second) < kPartOfWork * sum;
+  });
+  if (turns.busy_ns.size() < 2) return Clean();
+  const auto any = static_cast<double>(turns.any_ns);
+  const double at_once = (sum - any) / any;
+  if (at_once >= kAtOnce) return Clean();
+  Finding finding;
+  finding.confidence = Confidence::kStrong;
+  finding.evidence =
+      "One process computes on " + std::to_string(turns.busy_ns.size()) +
+      " GPUs that take turns: in " + Percent(1 - at_once) +
+      " of the time in which any of them computes, the others wait. " +
+      BusyInWords(turns) + " of the " + Milliseconds(m.step_ns() * 1e-6) +
+      " step.";
+  finding.assumption =
+      "at best: the other GPUs compute while the busiest one does; with m "
+      "micro-batches on n GPUs, (n - 1) / (m + n - 1) of the time is lost";
+  const bool infers = OnlyInfers(m);
+  finding.fix_python =
+      infers
+          ? "if the model fits, put a replica on each GPU, each with its own "
+            "requests; else split every layer over the GPUs (tensor "
+            "parallelism) in place of a device map by layers"
+          : "one process per GPU: DistributedDataParallel if the model "
+            "fits on one, else fully_shard() (FSDP); to keep the split by "
+            "layers, micro-batches with torch.distributed.pipelining";
+  finding.fix_cpp =
+      infers
+          ? "a replica per GPU, each with its own requests"
+          : "one process per GPU with a c10d::ProcessGroup, or micro-batches "
+            "that follow each other through the stages";
+  finding.wrong_if =
+      "the GPUs work on tasks that depend on each other and cannot be split";
+  const double bound =
+      (any - static_cast<double>(turns.most_ns())) / std::max(turns.steps, 1.0);
+  return FireBound(std::move(finding), bound);
+}
+
 constexpr Rule kRules[] = {
+    {.id = "gpus-take-turns",
+     .question = "Do the GPUs of one process wait for each other in turn?",
+     .runs = Runs::kGpuOnly,
+     .needs = {Kind::kKernel},
+     .causes = {Cause::kDependency, Cause::kSync, Cause::kCopy,
+                Cause::kUnknown},
+     .check = &CheckGpusTakeTurns,
+     .reference = "GPipe: https://arxiv.org/abs/1811.06965",
+     .detect = "two GPUs or more with a tenth of the computing each, of which "
+               "two compute at once for less than 10 % of the time in which "
+               "any does",
+     .avoid = "the GPUs compute at the same time, or the others only hold "
+              "results",
+     .fix_cpp = "one process per GPU, or micro-batches",
+     .fix_python = "DistributedDataParallel or FSDP with one process per GPU; "
+                   "micro-batches with torch.distributed.pipelining; in "
+                   "inference, a replica per GPU or tensor parallelism"},
     {.id = "dataparallel",
      .question = "Does one process drive several GPUs with DataParallel?",
      .runs = Runs::kGpuOnly,

@@ -396,5 +396,56 @@ TEST(DataParallelTest, MutesTheRulesAboutCollectives) {
             1);
 }
 
+// Three steps of 100 ms, in which each of two GPUs computes in a part of its
+// own: GPU 0 until `first_ms`, then GPU 1, from `from_ms` on, until 90 ms.
+Report Split(int64_t first_ms, int64_t from_ms, const char* name = "gemm") {
+  std::string text = "watch kernel op step\n";
+  int correlation = 0;
+  for (int64_t step = 0; step < 3; ++step) {
+    const auto at = [&](int64_t ms) {
+      return std::to_string((100 * step + ms) * 1'000'000);
+    };
+    text += "step " + at(0) + ".." + at(100) +
+            " thread=0 number=" + std::to_string(step) + "\nop " + at(0) +
+            ".." + at(99) + " thread=0 aten::linear\n";
+    const auto kernel = [&](int device, int64_t begin, int64_t end) {
+      const std::string id = " correlation=" + std::to_string(++correlation);
+      text += "runtime_call " + at(begin) + ".." + at(begin) + " thread=0" +
+              id + " cudaLaunchKernel\nkernel " + at(begin) + ".." + at(end) +
+              " stream=7 device=" + std::to_string(device) + id + " " + name +
+              "\n";
+    };
+    kernel(0, 1, first_ms);
+    kernel(1, from_ms, 90);
+  }
+  return Analyze(TraceFromText(text));
+}
+
+TEST(GpusTakeTurnsTest, FiresOnAModelThatIsSplitByLayers) {
+  const Report report = Split(51, 52);
+  const Finding* finding = Find(report, "gpus-take-turns");
+  ASSERT_NE(finding, nullptr);
+  EXPECT_EQ(finding->gain_kind, GainKind::kBound);
+  // The 38 ms of GPU 1 could all pass while GPU 0 computes for 50 ms.
+  EXPECT_NEAR(finding->gain.expected_ms, 38, 0.5);
+  EXPECT_NE(finding->evidence.find("GPU 0 computes for 50.0 ms and GPU 1 for "
+                                   "38.0 ms of the 100 ms step"),
+            std::string::npos)
+      << finding->evidence;
+}
+
+TEST(GpusTakeTurnsTest, StaysSilentWhereTheyComputeAtOnce) {
+  EXPECT_TRUE(IsClean(Split(51, 10), "gpus-take-turns"));
+}
+
+TEST(GpusTakeTurnsTest, StaysSilentWhereOneOnlyHelpsOut) {
+  EXPECT_TRUE(IsClean(Split(84, 85), "gpus-take-turns"));
+}
+
+TEST(GpusTakeTurnsTest, StaysSilentOnCollectives) {
+  EXPECT_TRUE(IsClean(Split(51, 52, "ncclDevKernel_AllReduce_Sum_f32_RING_LL"),
+                      "gpus-take-turns"));
+}
+
 }  // namespace
 }  // namespace stepscope::ddp_test
