@@ -148,6 +148,7 @@ void Visit(Visitor& field, Self& of) {
   field(22, of.with_stack);
   field(23, of.op_cost_ns);
   field(24, of.clock_error_ns);
+  field(25, of.language);
 }
 
 template <typename Visitor, Is<StepStats> Self>

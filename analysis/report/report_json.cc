@@ -29,6 +29,7 @@ void WriteRun(const RunInfo& run, JsonText& json) {
   json.Field("rank", run.rank);
   json.Field("world_size", run.world_size);
   json.Field("producer", run.producer);
+  json.Field("language", run.language);
   json.Field("source", run.source);
   json.Field("torch_version", run.torch_version);
   json.Field("cuda_version", run.cuda_version);

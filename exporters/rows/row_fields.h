@@ -298,6 +298,7 @@ void VisitFields(V&& v) {
   v.Text("run_id", &R::run_id);
   v.Number("cycle", &R::cycle);
   v.Text("producer", &R::producer);
+  v.Text("language", &R::language);
   v.Number("window_begin_ns", &R::window_begin_ns);
   v.Number("window_end_ns", &R::window_end_ns);
   v.Text("cpu_model", &R::cpu_model);

@@ -1,3 +1,4 @@
+#include <dlfcn.h>
 #include <stepscope/run_identity.h>
 #include <unistd.h>
 
@@ -82,6 +83,15 @@ RunIdentity IdentityFrom(const Environment& environment) {
 
 RunIdentity OwnIdentity() {
   return IdentityFrom([](const char* name) { return std::getenv(name); });
+}
+
+std::string ProgramLanguage() {
+  // Part of Python's stable ABI. A LibTorch program may have loaded libpython
+  // without ever starting the interpreter.
+  using IsInitialized = int (*)();
+  const auto is_initialized =
+      reinterpret_cast<IsInitialized>(dlsym(RTLD_DEFAULT, "Py_IsInitialized"));
+  return is_initialized != nullptr && is_initialized() != 0 ? "python" : "c++";
 }
 
 }  // namespace stepscope

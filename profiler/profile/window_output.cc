@@ -36,6 +36,7 @@ RunInfo WindowOutput::MakeRunInfo() {
   // two runs.
   run.run_id = log_ != nullptr ? log_->Run() : options_.identity.start;
   run.producer = std::string("stepscope ") + Version();
+  run.language = ProgramLanguage();
   run.record_shapes = options_.record_shapes;
   run.profile_memory = options_.profile_memory;
   run.with_stack = options_.with_stack;

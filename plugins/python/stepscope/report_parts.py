@@ -15,6 +15,7 @@ class Run:
     rank: int = -1
     world_size: int = -1
     producer: str = ""
+    language: str = ""
     source: str = ""
     torch_version: str = ""
     cuda_version: str = ""

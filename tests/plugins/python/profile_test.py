@@ -50,6 +50,7 @@ assert "aten::addmm" in prof.key_averages(group_by_input_shape=True).table(sort_
     assert any("_SingleProcessDataLoaderIter.__next__" in event.get("name", "") for event in events)
     assert (tmp_path / "last.json.gz").stat().st_size > 1000
 
+    assert report["run"]["language"] == "python"
 
 def test_habits_of_torch_profiler(run_program):
     """Tests torch.profiler's usage: no schedule, on_trace_ready, torch's own schedule, and a block without a step."""

@@ -114,6 +114,7 @@ TEST_F(ProfileTest, AWindowReachesTheReportAndTheLoopGoesOn) {
   EXPECT_THAT(seen_[0].ranges, ElementsAre("work", "work"));
   EXPECT_EQ(seen_[0].run.name, "test");
   EXPECT_THAT(seen_[0].run.producer, HasSubstr("stepscope "));
+  EXPECT_EQ(seen_[0].run.language, "c++");
   EXPECT_EQ(seen_[0].run.world_size, 1);
   EXPECT_EQ(seen_[0].run.local_ranks, 1);
 }

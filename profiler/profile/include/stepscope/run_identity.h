@@ -1,5 +1,5 @@
 // RunIdentity: the rank of this process in its job, read from the variables
-// that the launcher sets.
+// that the launcher sets; and the language of its program.
 #pragma once
 
 #include <stepscope/trace.h>
@@ -33,5 +33,8 @@ using Environment = std::function<const char*(const char*)>;
 // `problem`.
 RunIdentity IdentityFrom(const Environment& environment);
 RunIdentity OwnIdentity();
+
+// "python" if this process runs a Python interpreter, else "c++".
+std::string ProgramLanguage();
 
 }  // namespace stepscope

@@ -28,8 +28,9 @@ struct RunInfo {
   std::string backend;  // "nccl", "gloo", ""
   std::string run_id;   // the name of its folder in the log directory
   int32_t cycle = 0;
-  std::string producer;         // "stepscope 0.1.0", "torch.profiler", ...
-  std::string source;           // the file it was read from; "": recorded live
+  std::string producer;  // "stepscope 0.1.0", "torch.profiler", ...
+  std::string language;  // of the program: "c++", "python"; "" if unknown
+  std::string source;    // the file it was read from; "": recorded live
   int64_t window_begin_ns = 0;  // the active window; 0, 0 if unknown
   int64_t window_end_ns = 0;
   std::vector<Device> devices;
