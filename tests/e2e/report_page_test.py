@@ -9,7 +9,9 @@ Needs tests/e2e/requirements.txt and chromium on the PATH. Environment variables
 """
 
 import gzip
+import itertools
 import json
+import math
 import os
 import pathlib
 import re
@@ -285,6 +287,42 @@ def test_the_theme_is_switched_and_all_is_printed(folder, chromium):
         assert not page.locator("nav").is_visible()
         (folder / "theme.pdf").write_bytes(page.pdf())
         opened.check(file)
+
+
+def cone_types():
+    """Returns how a reader with all types of cones, or without one of them, sees linear RGB (Machado et al. 2009)."""
+    return {"all": ((1, 0, 0), (0, 1, 0), (0, 0, 1)),
+            "no red": ((0.152286, 1.052583, -0.204868), (0.114503, 0.786281, 0.099216), (-0.003882, -0.048116, 1.051998)),
+            "no green": ((0.367322, 0.860646, -0.227968), (0.280085, 0.672501, 0.047413), (-0.011820, 0.042940, 0.968881)),
+            "no blue": ((1.255528, -0.076749, -0.178779), (-0.078411, 0.930809, 0.147602), (0.004733, 0.691367, 0.303900))}
+
+
+def lab_of(colour, seen):
+    """Returns L*, a*, b* of "#rrggbb" as that reader sees it."""
+    bytes_ = [int(colour[i:i + 2], 16) / 255 for i in (1, 3, 5)]
+    linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in bytes_]
+    linear = [min(max(sum(a * b for a, b in zip(row, linear)), 0), 1) for row in seen]
+    to_xyz = ((0.43395, 0.37622, 0.18983), (0.21267, 0.71515, 0.07218), (0.01775, 0.10947, 0.87277))  # over D65's white
+    x, y, z = (sum(a * b for a, b in zip(row, linear)) for row in to_xyz)
+    x, y, z = (t ** (1 / 3) if t > 0.008856 else 7.787 * t + 16 / 116 for t in (x, y, z))
+    return 116 * y - 16, 500 * (x - y), 200 * (y - z)
+
+
+def test_everybody_can_tell_the_colours_of_causes_apart():
+    style = (ROOT / "analysis/report/page/page.css").read_text()
+    themes = re.findall(r'^ *:root(?:\[data-theme="dark"\]|:not\(\[data-theme="light"\]\))? \{(.*?)\}', style, re.S | re.M)[:3]
+    causes = re.findall(r"'(\w+)'", re.search(r"const CAUSES = \[(.*?)\]", (ROOT / "analysis/report/page/base.js").read_text(), re.S)[1])
+    assert len(themes) == 3 and len(causes) == 16
+    assert re.findall(r"--\w+: #\w+", themes[1]) == re.findall(r"--\w+: #\w+", themes[2])  # dark by choice, and by the system
+    for theme in themes:
+        colours = dict(re.findall(r"--(\w+): (#\w{6})", theme))
+        for seen in cone_types().values():
+            labs = {cause: lab_of(colours[cause], seen) for cause in causes}
+            for a, b in itertools.combinations(causes, 2):
+                assert math.dist(labs[a], labs[b]) > 7, (a, b)
+            # The causes that most steps have.
+            for a, b in itertools.combinations(["compute", "communication", "copy", "data", "dispatch", "host_code"], 2):
+                assert math.dist(labs[a], labs[b]) > 12, (a, b)
 
 
 def axe_source():
