@@ -289,6 +289,34 @@ def test_the_theme_is_switched_and_all_is_printed(folder, chromium):
         opened.check(file)
 
 
+# Words up to this length fit into a narrow column.
+NORMAL_WORD = 14
+BROKEN_WORDS = """(longest) => {
+  const broken = [];
+  const walk = document.createTreeWalker(document.getElementById('page'), NodeFilter.SHOW_TEXT);
+  for (let node = walk.nextNode(); node; node = walk.nextNode()) {
+    for (const word of node.data.matchAll(/[A-Za-z]+/g)) {
+      const range = document.createRange();
+      range.setStart(node, word.index);
+      range.setEnd(node, word.index + word[0].length);
+      const lines = new Set([...range.getClientRects()].filter((one) => one.width > 0).map((one) => Math.round(one.top)));
+      if (word[0].length <= longest && lines.size > 1) broken.push(word[0]);
+    }
+  }
+  return broken;
+}"""
+
+
+@pytest.mark.parametrize("name", ["resnet50_v100_workers0", "dlrm_v100_8ranks", "compiled_mi300x_triton", "gloo_cpu_rank34of300"])
+def test_a_narrow_screen_breaks_no_word(folder, chromium, name):
+    file = make(folder, f"narrow_{name}", recorded()[name])
+    with Opened(chromium, file, width=400) as opened:
+        opened.page.evaluate("() => document.querySelectorAll('details').forEach((one) => { one.open = true; })")
+        assert opened.page.evaluate(BROKEN_WORDS, NORMAL_WORD) == []
+        assert opened.page.evaluate("document.documentElement.scrollWidth") <= 400
+        opened.page.screenshot(path=folder / f"narrow_{name}.png", full_page=True)
+
+
 def cone_types():
     """Returns how a reader with all types of cones, or without one of them, sees linear RGB (Machado et al. 2009)."""
     return {"all": ((1, 0, 0), (0, 1, 0), (0, 0, 1)),

@@ -94,5 +94,18 @@ function parts(split) {
     .sort(([a], [b]) => CAUSES.indexOf(a) - CAUSES.indexOf(b));
 }
 
+// A text whose long names may break after a separator, and before a capital letter if a part is long: so that a narrow screen breaks no word.
+const LONG = 16;  // characters
+function breakable(text) {
+  const cut = '\ud800';  // no text contains half of a surrogate pair
+  const parts = (name) => name.replace(/(::|[_./,<(#=])(?=[A-Za-z0-9])/g, '$1' + cut)
+    .split(cut).map((part) => (part.length < LONG ? part : part.replace(/([a-z0-9])(?=[A-Z][a-z])/g, '$1' + cut))).join(cut);
+  return String(text).replace(/\S+/g, (word) => (word.length < LONG ? word : parts(word))).split(cut)
+    .flatMap((part, index) => (index ? [h('wbr'), part] : part));
+}
+
+// What the figures of tables count for.
+let perStep = ', per step';
+
 let nextId = 0;
 const newId = (prefix) => prefix + '-' + ++nextId;

@@ -18,7 +18,7 @@ function copyButton(text) {
   } }, 'copy');
   return button;
 }
-const fixText = (text) => (text ? h('div', { class: 'fix' }, h('pre', { tabindex: 0 }, h('code', null, text)), copyButton(text)) : null);
+const fixText = (text) => (text ? h('div', { class: 'fix' }, h('pre', { tabindex: 0 }, h('code', null, breakable(text))), copyButton(text)) : null);
 
 function fixOf(finding) {
   const { cpp, python } = finding.fix;
@@ -34,7 +34,7 @@ function gainOf(finding, text) {
   const whole = Math.max(finding.baseline_ms || 0, gain.expected, gain.high, 1e-9);
   const x = (value) => 1000 * value / whole;
   const bound = finding.gain_kind === 'bound';
-  return h('div', { class: 'gain' }, h('p', null, text),
+  return h('div', { class: 'gain' }, h('p', null, breakable(text)),
     strip(1000, 8, box(0, 0, 1000, 8, 'track'), box(0, 0, x(gain.expected), 8, bound ? 'bound' : 'saved'),
       !bound && gain.high > gain.low ? box(x(gain.low), 3, x(gain.high - gain.low), 2, 'range') : null));
 }
@@ -44,7 +44,7 @@ function examplesOf(finding, index, details) {
   if (!finding.examples.length) return null;
   const drawn = details.examples.filter((one) => one.finding === index);
   const items = finding.examples.map((example) => h('li', null, example.step >= 0 ? `step ${example.step}: ` : '',
-    `${duration((example.end_ns - example.begin_ns) / 1000)} in `, example.what));
+    `${duration((example.end_ns - example.begin_ns) / 1000)} in `, breakable(example.what)));
   const first = drawn.length ? details.steps[drawn[0].step] : null;
   const marks = first ? drawn.filter((one) => one.step === drawn[0].step).map((one) => [one.begin_us, one.length_us]) : [];
   return h('div', { class: 'examples' }, h('h4', null, 'Examples'), h('ul', null, items),
@@ -54,7 +54,7 @@ function examplesOf(finding, index, details) {
 
 function termsOf(rows) {
   const kept = rows.filter(([, text]) => text);
-  return kept.length ? h('dl', { class: 'terms' }, kept.map(([term, text]) => [h('dt', null, term), h('dd', null, text)])) : null;
+  return kept.length ? h('dl', { class: 'terms' }, kept.map(([term, text]) => [h('dt', null, term), h('dd', null, breakable(text))])) : null;
 }
 
 function findingCard(finding, index, words_, details) {
@@ -69,8 +69,8 @@ function findingCard(finding, index, words_, details) {
     h('span', { class: 'badges' }, h('span', { class: 'badge severity' }, severity),
       h('span', { class: 'badge', title: CONFIDENCE[finding.confidence] }, finding.confidence))),
   gainOf(finding, words_.gains[index]),
-  h('p', { class: 'evidence' }, finding.evidence),
-  finding.where ? h('p', { class: 'where' }, h('span', { class: 'dim' }, 'where '), h('code', null, finding.where)) : null,
+  h('p', { class: 'evidence' }, breakable(finding.evidence)),
+  finding.where ? h('p', { class: 'where' }, h('span', { class: 'dim' }, 'where '), h('code', null, breakable(finding.where))) : null,
   fixOf(finding),
   examplesOf(finding, index, details),
   h('details', null, h('summary', null, 'Assumption, and what would prove this wrong'),

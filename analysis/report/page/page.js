@@ -20,7 +20,7 @@ function themeButton() {
 
 function masthead(title, facts) {
   return h('header', { class: 'masthead' }, h('div', { class: 'brand' }, h('span', null, 'stepscope'), themeButton()),
-    h('h1', null, title), h('p', { class: 'facts' }, facts.filter((fact) => fact).map((fact) => h('span', null, fact))));
+    h('h1', null, breakable(title)), h('p', { class: 'facts' }, facts.filter((fact) => fact).map((fact) => h('span', null, fact))));
 }
 
 const navigation = () => h('nav', { 'aria-label': 'sections' }, h('ul', null, sections.map((one) =>

@@ -202,7 +202,7 @@ function limitsSection(report, words_) {
   return section('limits', 'Limits', 'What was not looked at',
     report.losses.length ? sub('Missing from the recording', h('ul', null, report.losses.map((loss) =>
       h('li', null, h('b', null, loss.severity), ' ', loss.detail || loss.name, loss.count > 0 ? ` (${loss.count})` : '')))) : null,
-    words_.unanswered.length ? sub('No change is offered for', h('ul', null, words_.unanswered.map((text) => h('li', null, text)))) : null,
+    words_.unanswered.length ? sub('No change is offered for', h('ul', null, words_.unanswered.map((text) => h('li', null, breakable(text))))) : null,
     Object.keys(skipped).length ? sub('Rules that did not run', h('dl', { class: 'terms' }, Object.entries(skipped).map(([why, list]) =>
       [h('dt', null, why), h('dd', null, ids(list))]))) : null,
     clean.length ? h('details', { class: 'more' }, h('summary', null, `${plural(clean.length, 'rule')} looked and found nothing`),

@@ -27,8 +27,8 @@ function dataTable(caption, rows, columns, options) {
 
   function cell(column, index, row) {
     const text = column.text(row);
-    if (index === 0) return h('th', { scope: 'row', class: 'name' }, column.code === false ? text : h('code', null, text));
-    if (!column.bar) return h('td', { class: column.kind }, text);
+    if (index === 0) return h('th', { scope: 'row', class: column.kind === 'n' ? null : 'name' }, column.code === false ? text : h('code', null, breakable(text)));
+    if (!column.bar) return h('td', { class: column.kind }, column.kind ? text : breakable(text));
     const bar = h('span', { class: 'cell-bar ' + (column.tone ? column.tone(row) : ''), 'aria-hidden': 'true' });
     bar.style.width = `${Math.max(0, 100 * column.value(row) / largest[index]).toFixed(1)}%`;
     return h('td', { class: column.kind + ' barred' }, bar, h('span', null, text));
@@ -63,7 +63,7 @@ function dataTable(caption, rows, columns, options) {
     } }));
   return h('div', { class: 'data' }, long ? h('div', { class: 'bar-of-table' }, filter, status) : null,
     h('div', { class: 'scroll', tabindex: 0, role: 'group', 'aria-label': caption },
-      h('table', null, h('caption', null, caption), h('thead', null, h('tr', null, heads)), body)), more);
+      h('table', null, h('caption', null, h('span', null, caption)), h('thead', null, h('tr', null, heads)), body)), more);
 }
 
 // A name, before it the operators that a compiled kernel was fused from.
