@@ -289,6 +289,22 @@ def test_the_theme_is_switched_and_all_is_printed(folder, chromium):
         opened.check(file)
 
 
+@pytest.mark.parametrize("language, first", [("", "Python"), ("python", "Python"), ("c++", "C++")])
+def test_a_fix_opens_in_the_language_of_the_program(folder, chromium, simulated, tmp_path, language, first):
+    trace = tmp_path / "rank0.json"
+    stepscope("convert", simulated / "cpu", trace)
+    text = trace.read_text()
+    assert '"run": {' in text and '"language"' not in text
+    trace.write_text(text.replace('"run": {', f'"run": {{"language": "{language}", ', 1))
+    file = make(folder, f"language_{first}", trace)
+    with Opened(chromium, file) as opened:
+        chosen = opened.page.locator(".fix-box [role=tab][aria-selected=true]")
+        assert chosen.count() > 0
+        assert set(chosen.all_inner_texts()) == {first}
+        assert set(opened.page.locator(".fix-box [role=tab]").all_inner_texts()) == {"Python", "C++"}
+        opened.check(file)
+
+
 # Words up to this length fit into a narrow column.
 NORMAL_WORD = 14
 BROKEN_WORDS = """(longest) => {

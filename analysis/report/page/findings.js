@@ -20,10 +20,12 @@ function copyButton(text) {
 }
 const fixText = (text) => (text ? h('div', { class: 'fix' }, h('pre', { tabindex: 0 }, h('code', null, breakable(text))), copyButton(text)) : null);
 
-function fixOf(finding) {
+// The tab of the program's language comes first.
+function fixOf(finding, language) {
   const { cpp, python } = finding.fix;
   if (!cpp && !python) return null;
-  const panels = cpp === python ? fixText(cpp) : tabs('fix of ' + finding.id, [['Python', fixText(python)], ['C++', fixText(cpp)]]);
+  const both = [['Python', fixText(python)], ['C++', fixText(cpp)]];
+  const panels = cpp === python ? fixText(cpp) : tabs('fix of ' + finding.id, language === 'c++' ? both.reverse() : both);
   return h('div', { class: 'fix-box' }, h('h4', null, 'Fix'), panels);
 }
 
@@ -57,7 +59,7 @@ function termsOf(rows) {
   return kept.length ? h('dl', { class: 'terms' }, kept.map(([term, text]) => [h('dt', null, term), h('dd', null, breakable(text))])) : null;
 }
 
-function findingCard(finding, index, words_, details) {
+function findingCard(finding, index, language, words_, details) {
   const mark = words_.numbers[index];
   const aboutRecording = !mark && !isNote(finding);
   const severity = aboutRecording ? finding.status : finding.severity;
@@ -71,7 +73,7 @@ function findingCard(finding, index, words_, details) {
   gainOf(finding, words_.gains[index]),
   h('p', { class: 'evidence' }, breakable(finding.evidence)),
   finding.where ? h('p', { class: 'where' }, h('span', { class: 'dim' }, 'where '), h('code', null, breakable(finding.where))) : null,
-  fixOf(finding),
+  fixOf(finding, language),
   examplesOf(finding, index, details),
   h('details', null, h('summary', null, 'Assumption, and what would prove this wrong'),
     termsOf([['assumes', finding.assumption], ['wrong if', finding.wrong_if], ['see', finding.reference],
@@ -82,7 +84,7 @@ function findingsSection(report, details, words_) {
   const cards = [];
   const notes = [];
   report.findings.forEach((finding, index) => {
-    (isNote(finding) ? notes : cards).push(findingCard(finding, index, words_, details));
+    (isNote(finding) ? notes : cards).push(findingCard(finding, index, report.run.language, words_, details));
   });
   const noted = notes.length ? h('details', { class: 'more' }, h('summary', null,
     `${plural(notes.length, 'note')}: no gain here, or one too small to report or to tell from noise`), notes) : null;
