@@ -333,6 +333,15 @@ def test_a_narrow_screen_breaks_no_word(folder, chromium, name):
         opened.page.screenshot(path=folder / f"narrow_{name}.png", full_page=True)
 
 
+def test_the_memory_curve_says_what_it_counts(folder, chromium):
+    """This trace has the size of each allocation, but no totals of the allocator."""
+    file = make(folder, "memory", OWN / "resnet50_v100_workers0.pt.trace.json.gz")
+    with Opened(chromium, file) as opened:
+        text = opened.page.inner_text("#memory")
+        assert "Tensors in host memory" in text
+        assert "The totals of the allocator (allocated, reserved) were not recorded." in text
+
+
 def cone_types():
     """Returns how a reader with all types of cones, or without one of them, sees linear RGB (Machado et al. 2009)."""
     return {"all": ((1, 0, 0), (0, 1, 0), (0, 0, 1)),

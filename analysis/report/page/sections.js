@@ -137,7 +137,19 @@ function tablesSection(report, details) {
     ['Kernels' + of, kernelTable(details)], ['Copies' + of, copyTable(details)], ['Collectives' + of, collectiveTable(details)]]));
 }
 
-function memoryCurve(memory) {
+// What the curve adds up, and which totals it lacks: rules about a full or fragmented memory need them.
+function memorySource(memory, peaks) {
+  const peak = peaks.find((one) => one.device === memory.device && one.step === memory.step);
+  if (!peak) return null;
+  if (peak.counted) {
+    return note(memory.device === 'cpu' ? 'Tensors in host memory, from the sizes of their allocations and releases.'
+      : 'Tensors in device memory, from the sizes of their allocations and releases. The totals of the allocator (allocated, reserved) were not recorded.');
+  }
+  return note(memory.device === 'cpu' ? 'Tensors in host memory.'
+    : `Tensors in device memory, as the allocator counts them.${peak.reserved_bytes >= 0 ? ` It had reserved ${bytes(peak.reserved_bytes)}.` : ''}`);
+}
+
+function memoryCurve(memory, peaks) {
   const points = memory.time_us.map((at, index) => [at, memory.bytes[index]]);
   const older = memory.older_bytes;
   const rows = older > 0 ? [...memory.owners, { op: 'allocated before the recording', bytes: older, blocks: -1 }] : memory.owners;
@@ -145,8 +157,8 @@ function memoryCurve(memory) {
     { label: 'bytes', kind: 'n', value: (row) => row.bytes, text: (row) => bytes(row.bytes), bar: true },
     { label: 'of the peak', kind: 'n', value: (row) => row.bytes, text: (row) => percent(row.bytes / memory.peak_bytes) },
     knownColumn('blocks', 'blocks', String)];
-  return sub(`${memory.device}${memory.step >= 0 ? `, step ${memory.step}` : ''}`,
-    h('p', null, `Peak ${bytes(memory.peak_bytes)} at ${duration(memory.peak_us)} of ${duration(memory.length_us)}.`),
+  return sub(`${memory.device.toUpperCase()}${memory.step >= 0 ? `, step ${memory.step}` : ''}`,
+    h('p', null, `Peak ${bytes(memory.peak_bytes)} at ${duration(memory.peak_us)} of ${duration(memory.length_us)}.`), memorySource(memory, peaks),
     points.length > 1 ? h('figure', { class: 'chart' },
       h('div', { class: 'y-axis', 'aria-hidden': 'true' }, h('span', null, bytes(memory.peak_bytes)), h('span', null, '0')),
       curve(points, 1000, 140, { step: true, fill: true, mark: memory.peak_us, end: memory.length_us, most: memory.peak_bytes })) : null,
@@ -158,7 +170,7 @@ function memorySection(report, details) {
   const columns = [textColumn('device', 'device', { code: false }), knownColumn('step', 'step', String),
     { label: 'peak', kind: 'n', value: (row) => row.peak_bytes, text: (row) => bytes(row.peak_bytes), bar: true },
     knownColumn('reserved', 'reserved_bytes', bytes), textColumn('reached by', 'op'), textColumn('counts', 'known')];
-  return section('memory', 'Memory', 'Memory', details.memory.map(memoryCurve),
+  return section('memory', 'Memory', 'Memory', details.memory.map((memory) => memoryCurve(memory, report.memory_peaks)),
     peaks.length ? h('details', { class: 'more' }, h('summary', null, 'Peak of every step'),
       dataTable('Peak memory of tensors', peaks, columns, { by: 2 })) : null);
 }
