@@ -107,7 +107,9 @@ void AddHost(const Trace& trace, PageDetails& details) {
 
 PageDetails DrawDetails(const AnalysisContext& context, const Report& report) {
   PageDetails details;
-  details.rank = context.trace.run().rank;
+  // The only rank of a job needs no number.
+  const RunInfo& run = context.trace.run();
+  details.rank = run.world_size == 1 ? -1 : run.rank;
   DrawSteps(context, report, details);
   ListKernels(context, details);
   ListCopies(context, details);

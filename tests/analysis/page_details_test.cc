@@ -231,6 +231,11 @@ TEST(PageDetailsTest, LongNamesAndManyRowsStayBounded) {
   EXPECT_LE(details.names.size(), 1000u);
 }
 
+TEST(PageDetailsTest, TheOnlyRankOfAJobHasNoNumber) {
+  EXPECT_EQ(DetailsOf(SimulatedTraining({.rank = 0, .world_size = 1})).rank,
+            -1);
+}
+
 TEST(PageDetailsTest, TheDigestOfARankHasThem) {
   const Trace trace =
       SimulatedTraining({.gpu = true, .rank = 1, .world_size = 2});

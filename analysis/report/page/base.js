@@ -37,7 +37,7 @@ function dataOf(id) {
 // Numbers as the other reports print them: three digits, at most two decimals.
 function fixed(value, decimals) {
   const text = value.toFixed(decimals);
-  return /[1-9]/.test(text) ? text : '0';
+  return /[1-9]/.test(text) ? text.replace('-', '\u2212') : '0';
 }
 function number(value) {
   if (value === null || !Number.isFinite(value)) return 'unknown';

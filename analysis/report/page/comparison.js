@@ -51,7 +51,7 @@ function joinedLines(lines) {
   const joined = [];
   for (const line of lines) {
     if (line.label || !joined.length) joined.push([line.label, line.text]);
-    else joined[joined.length - 1][1] += ' ' + line.text;
+    else joined[joined.length - 1][1] += (joined[joined.length - 1][1].endsWith('.') ? ' ' : ', ') + line.text;
   }
   return joined;
 }

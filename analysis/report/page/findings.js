@@ -123,7 +123,7 @@ function verdictSection(report, details, words_) {
     report.plan.ids.length ? tile('after the plan', ms(report.plan.step_after_ms),
       factor(report.plan.step_before_ms / report.plan.step_after_ms) + ' faster, predicted') : null,
     tile(report.has_gpu ? 'GPU busy' : 'computing', percent(busy / Math.max(steps.mean_ms, 1e-9)), ms(busy) + ' of the step'),
-    tile('steps', figure('steps.steady', String(steps.steady)), `steady, of ${steps.count}; vary by ${percent(steps.cov)}`),
+    tile('steps', figure('steps.steady', String(steps.steady)), `steady, of ${steps.count}${steps.steady > 1 ? `; vary by ${percent(steps.cov)}` : ''}`),
     report.ranks ? tile('ranks', String(report.ranks.rows.length), `wait ${ms(report.ranks.waiting_ms)} for each other`) : null,
   ] : [];
   return section('verdict', 'Verdict', 'Verdict', h('p', { class: 'headline' }, words_.headline),

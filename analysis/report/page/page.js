@@ -31,6 +31,7 @@ function reportPage(report, details, words_) {
   const head = masthead(words_.name, [words_.machine, words_.rank, report.ranks ? plural(report.ranks.rows.length, 'rank') : '',
     steps.count ? `${plural(steps.count, 'step')} of ${ms(steps.mean_ms)}` : '', report.run.host,
     report.run.torch_version ? `torch ${report.run.torch_version}` : '']);
+  if (!steps.count) perStep = ', over the recording';
   const content = [verdictSection(report, details, words_), findingsSection(report, details, words_), stepSection(report, details, words_),
     tablesSection(report, details), memorySection(report, details), loadSection(details), ranksSection(report), limitsSection(report, words_),
     methodSection(report, details, words_)];

@@ -87,7 +87,7 @@ function placeTable(caption, rows, hasGpu) {
 
 function opTable(report) {
   const rows = report.top_ops.map((op) => ({ ...op, label: withFusedOps(op) + (op.other_thread ? ' (other thread)' : '') }));
-  return rows.length ? dataTable('Operators by self time, per step', rows, [textColumn('operator', 'label'),
+  return rows.length ? dataTable('Operators by self time' + perStep, rows, [textColumn('operator', 'label'),
     msColumn('self ms', 'self_ms_per_step', { bar: true }), msColumn('total ms', 'total_ms_per_step'), countColumn('calls', 'calls_per_step')],
   { by: 1 }) : null;
 }
@@ -112,18 +112,18 @@ function kernelTable(details) {
   details.peaks_device ? `Roofline: nominal peaks of ${details.peaks_device}. ` : '',
   details.kernel_count > details.kernels.length
     ? `The ${details.kernels.length} longest of ${details.kernel_count} kernels, ${percent(shown / details.kernels_ms)} of the kernel time.` : ''),
-  dataTable('Kernels by time, per step', details.kernels, kept, { by: 1 }));
+  dataTable('Kernels by time' + perStep, details.kernels, kept, { by: 1 }));
 }
 
 function copyTable(details) {
   const speed = (row) => (row.bytes > 0 && row.ms > 0 ? row.bytes / row.ms * 1000 : -1);
-  return details.copies.length ? dataTable('Copies by time, per step', details.copies, [textColumn('from and to', 'kind', { code: false }),
+  return details.copies.length ? dataTable('Copies by time' + perStep, details.copies, [textColumn('from and to', 'kind', { code: false }),
     msColumn('ms', 'ms', { bar: true }), countColumn('calls', 'calls'), knownColumn('bytes', 'bytes', bytes),
     { label: 'rate', kind: 'n', value: speed, text: (row) => (speed(row) < 0 ? '' : rate(speed(row))) }], { by: 1 }) : null;
 }
 
 function collectiveTable(details) {
-  return details.collectives.length ? dataTable('Collectives by time, per step', details.collectives, [
+  return details.collectives.length ? dataTable('Collectives by time' + perStep, details.collectives, [
     textColumn('kind', 'kind', { code: false }), msColumn('ms', 'ms', { bar: true }), msColumn('exposed ms', 'exposed_ms'),
     countColumn('calls', 'calls'), knownColumn('bytes', 'bytes', bytes), knownColumn('ranks', 'group_size', String),
     textColumn('group', 'group')], { by: 1 }) : null;
@@ -132,8 +132,8 @@ function collectiveTable(details) {
 function tablesSection(report, details) {
   const of = details.rank >= 0 && report.ranks ? ` (rank ${details.rank})` : '';
   return section('tables', 'Tables', 'Tables', tabs('tables', [['Operators', opTable(report)],
-    ['Modules', placeTable('Modules by self time, per step', report.modules, report.has_gpu)],
-    ['Source lines', placeTable('Source lines by time, per step', report.lines, report.has_gpu)],
+    ['Modules', placeTable('Modules by self time' + perStep, report.modules, report.has_gpu)],
+    ['Source lines', placeTable('Source lines by time' + perStep, report.lines, report.has_gpu)],
     ['Kernels' + of, kernelTable(details)], ['Copies' + of, copyTable(details)], ['Collectives' + of, collectiveTable(details)]]));
 }
 
@@ -175,16 +175,17 @@ function memorySection(report, details) {
       dataTable('Peak memory of tensors', peaks, columns, { by: 2 })) : null);
 }
 
-// Small curves of one figure each; without a known value there is none.
+// Small curves of one figure each; without a known value there is none. Of a figure that reads the same everywhere, a curve would show only noise.
 function counters(rows, at, figures) {
   return h('div', { class: 'counters' }, figures.map(([label, key, show]) => {
     const known = rows.filter((row) => row[key] >= 0);
     if (!known.length) return null;
     const values = known.map((row) => row[key]);
     const mean = values.reduce((sum, value) => sum + value, 0) / values.length;
+    const [low, high] = [show(Math.min(...values)), show(Math.max(...values))];
     return h('figure', { class: 'counter' }, h('figcaption', null, label, h('b', null, show(mean)),
-      h('small', null, `${show(Math.min(...values))} to ${show(Math.max(...values))}`)),
-    known.length > 1 ? curve(known.map((row, index) => [at(row, index), row[key]]), 300, 48,
+      h('small', null, low !== high ? `${low} to ${high}` : known.length > 1 ? 'throughout' : '')),
+    low !== high ? curve(known.map((row, index) => [at(row, index), row[key]]), 300, 48,
       { begin: at(known[0], 0), end: at(known[known.length - 1], known.length - 1) }) : null);
   }));
 }
@@ -199,11 +200,12 @@ function loadSection(details) {
       ['memory of tensors', 'allocated_bytes', bytes], ['reserved memory', 'reserved_bytes', bytes]]),
     device.power_limit_w > 0 ? note(`Power limit ${fixed(device.power_limit_w, 0)} W.`) : null));
   const host = details.host.length ? sub('Host, by step', counters(details.host, (row, index) => index, [
-    ['process', 'process_cores', cores], ['training thread on a core', 'training_thread_frac', percent],
-    ['ready, without a core', 'run_delay_frac', percent], ['loader', 'loader_cores', cores], ['read from storage', 'read_bytes_per_s', rate]])) : null;
+    ['CPU time of the process', 'process_cores', cores], ['training thread on a core', 'training_thread_frac', percent],
+    ['training thread waits for a core', 'run_delay_frac', percent], ['CPU time of the loader', 'loader_cores', cores], ['read from storage', 'read_bytes_per_s', rate]])) : null;
   const loaders = details.loaders.length ? dataTable('Loaders', details.loaders, [textColumn('loader', 'name'), textColumn('kind', 'kind'),
     knownColumn('workers', 'workers', String), knownColumn('batch size', 'batch_size', String)], { filter: false }) : null;
-  return section('load', 'Load', 'GPU, host and loader', devices, host, loaders);
+  const title = [devices.length ? 'GPU' : '', host ? 'host' : '', loaders ? 'loader' : ''].filter((one) => one).join(', ').replace(/, (?=\w+$)/, ' and ');
+  return section('load', 'Load', title.charAt(0).toUpperCase() + title.slice(1), devices, host, loaders);
 }
 
 function limitsSection(report, words_) {
@@ -220,7 +222,13 @@ function limitsSection(report, words_) {
     clean.length ? h('details', { class: 'more' }, h('summary', null, `${plural(clean.length, 'rule')} looked and found nothing`),
       h('p', null, ids(clean))) : null,
     report.superseded.length ? h('details', { class: 'more' }, h('summary', null, 'Left out, because another finding explains the same time'),
-      h('ul', null, report.superseded.map((text) => h('li', null, text)))) : null);
+      h('ul', null, report.superseded.map((text) => h('li', null, breakable(text))))) : null);
+}
+
+// "4 x Tesla V100, A100"
+function countedNames(names) {
+  return [...new Set(names)].map((name) => [names.filter((one) => one === name).length, name])
+    .map(([count, name]) => (count > 1 ? `${count} x ${name}` : name)).join(', ');
 }
 
 function methodSection(report, details, words_) {
@@ -235,5 +243,5 @@ function methodSection(report, details, words_) {
   return section('method', 'Method', 'How the figures were obtained', h('ul', null, lines.filter((line) => line).map((line) => h('li', null, line))),
     termsOf([['trace', run.source], ['recorded by', run.producer], ['run', run.run_id], ['host', run.host],
       ['torch', run.torch_version], ['CUDA', run.cuda_version], ['CPU', run.cpu_model + (run.usable_cores > 0 ? `, ${plural(run.usable_cores, 'usable core')}` : '')],
-      ['devices', run.devices.join(', ')], ['page', `stepscope ${words_.stepscope}; the data block "report" is the JSON of stepscope analyze, version ${report.version}`]]));
+      ['devices', countedNames(run.devices)], ['page', `stepscope ${words_.stepscope}; the data block "report" is the JSON of stepscope analyze, version ${report.version}`]]));
 }
