@@ -110,7 +110,7 @@ void PrintStepBreakdown(const Report& report, TextPage& page) {
     page.Wrapped(
         "  ",
         "other programs use this run's cores: they lengthen its times, so no "
-        "finding below counts as proven");
+        "finding but contended-cores counts as proven");
   }
   const double mean = std::max(steps.mean_ms, 1e-9);
   std::string text;
