@@ -69,7 +69,7 @@ void TimelineWriter::Add(const Trace& trace, const TimelineRank& rank) {
                            place);
   events.WriteLosses(span);
   events.WriteAnnotations(rank.annotations, span);
-  events.WriteSamples();
+  events.WriteCounters();
   WriteChromeRows(trace, events, *file_->sink);
 }
 

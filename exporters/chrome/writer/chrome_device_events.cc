@@ -1,6 +1,5 @@
 // The part of ChromeEventWriter that writes the rows of a device other than
-// activities: ranges, device samples, the driver's memory.
-#include <cmath>
+// activities: ranges, the driver's memory.
 #include <string>
 
 #include "chrome/writer/chrome_event_writer.h"
@@ -17,40 +16,6 @@ void ChromeEventWriter::Write(const GpuRange& gpu_range) {
   // There is no arg "stream", because HTA would take the event for a kernel.
   json_.Field("External id", links_.OfRange(gpu_range.range));
   Close();
-}
-
-// Writes the samples as Kineto writes CUPTI's counters: one track per name in a
-// process "GPU n Counters", with the value under an empty key.
-void ChromeEventWriter::WriteSamples() {
-  for (const DeviceSample& sample : trace_.device_samples()) {
-    const auto counter = [&](const char* name, auto given, double scale) {
-      const auto value = static_cast<double>(given);
-      if (value < 0 || !std::isfinite(value)) return;
-      out_ += ",\n{\"ph\": \"C\", \"cat\": \"hardware_counters\", \"name\": \"";
-      out_ += name;
-      out_ += "\", \"pid\": ";
-      AppendQuoted((rank_name_.empty() ? "" : rank_name_ + ": ") + "GPU " +
-                       std::to_string(sample.device) + " Counters",
-                   out_);
-      out_ += ", \"ts\": ";
-      AppendMicros(sample.time_ns - base_ns_, out_);
-      out_ += ", \"args\": {\"\": ";
-      AppendDouble(value * scale, out_);
-      out_ += "}}";
-    };
-    counter("SM clock (MHz)", sample.sm_clock_mhz, 1);
-    counter("memory clock (MHz)", sample.memory_clock_mhz, 1);
-    counter("power (W)", sample.power_mw, 1e-3);
-    counter("temperature (C)", sample.temperature_c, 1);
-    counter("PCIe sent (GB/s)", sample.pcie_sent_bytes_per_s, 1e-9);
-    counter("PCIe received (GB/s)", sample.pcie_received_bytes_per_s, 1e-9);
-    counter("NVLink sent (GB/s)", sample.nvlink_sent_bytes_per_s, 1e-9);
-    counter("NVLink received (GB/s)", sample.nvlink_received_bytes_per_s, 1e-9);
-    counter("SMs active (%)", sample.sm_active_frac, 100);
-    counter("Tensor Cores active (%)", sample.tensor_active_frac, 100);
-    counter("memory bandwidth (%)", sample.dram_frac, 100);
-    counter("free memory (MB)", sample.free_bytes, 1e-6);
-  }
 }
 
 // Writes memory that the driver allocated or freed, below the caching

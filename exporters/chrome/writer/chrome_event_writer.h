@@ -38,8 +38,9 @@ class ChromeEventWriter {
   // In order of time, so that those that cross get rows of their own.
   void WriteAnnotations(std::span<const Annotation> annotations,
                         const TimeSpan& span);
-  // Writes the device samples (clocks, power, ...) as counters.
-  void WriteSamples();
+  // Writes what viewers draw as curves: the device samples (clocks, power,
+  // ...) and, for Perfetto, memory and the load of the host.
+  void WriteCounters();
   // Writes the start and the end of the recording.
   void WriteBounds(const TimeSpan& span);
   // REQUIRES: ranges come in order of their start, each before the rows that
@@ -64,6 +65,14 @@ class ChromeEventWriter {
   void Write(const Memset& set);
   void Write(const Sync& sync);
 
+  void WriteSamples();
+  void WriteMemoryCurves();
+  void WriteHostLoad();
+  // `pid` is JSON.
+  void Counter(const char* category, const char* name, std::string_view pid,
+               int64_t time_ns, double value);
+  std::string CounterPid(int32_t device) const;
+  std::string HostPid() const;
   void WriteModule(const Range& range, RowId row, const ChromePlace& place);
   void CollectiveArgs(const Communication& communication);
   void FusedOpsArg(NameId name);

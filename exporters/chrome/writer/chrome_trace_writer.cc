@@ -27,7 +27,7 @@ void WriteChromeTrace(const Trace& trace,
   events.WriteLosses(span);
   events.WriteAnnotations(annotations, span);
   events.WriteBounds(span);
-  events.WriteSamples();
+  events.WriteCounters();
   if (!WriteChromeRows(trace, events, sink)) return;
   // traceEvents is the last key: the plugin splices its counters in before the
   // file's last "]".

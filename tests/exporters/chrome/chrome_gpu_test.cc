@@ -92,6 +92,59 @@ TEST_P(BothGpuFlavours, WritesDeviceSamplesAsCounters) {
   EXPECT_EQ(counters[5].args.at(""), "0");
 }
 
+// The curves of `name` as "pid time value".
+std::vector<std::string> CurveOf(const std::vector<Event>& events,
+                                 std::string_view name) {
+  std::vector<std::string> points;
+  for (const Event& event : events) {
+    if (event.phase == "C" && event.name == name) {
+      points.push_back(event.pid + " " + std::to_string(event.begin_ns) + " " +
+                       event.args.at(""));
+    }
+  }
+  return points;
+}
+
+TEST(ChromeCountersTest, DrawsMemoryAndTheLoadOfTheHostForPerfetto) {
+  TraceBuilder builder;
+  builder.run().training_thread = builder.ThreadRow(4700, 4701);
+  int64_t time_ns = 1'000;
+  for (const int64_t bytes : {3'000'000, 1'000'000, -3'000'000}) {
+    builder.Add(Allocation{.time_ns = time_ns++, .bytes = bytes, .thread = 0});
+  }
+  builder.Add(Allocation{.time_ns = 5'000,
+                         .bytes = 512,
+                         .total_allocated_bytes = 2'500'000,
+                         .total_reserved_bytes = 4'000'000,
+                         .device_type = 1,
+                         .device = 0,
+                         .thread = 0});
+  builder.Add(HostUsage{.step = 1,
+                        .begin_ns = 1'000,
+                        .end_ns = 3'000,
+                        .process_cpu_ns = 3'000,
+                        .run_delay_ns = 500});
+  builder.Add(HostUsage{
+      .step = 2, .begin_ns = 3'000, .end_ns = 5'000, .process_cpu_ns = 1'000});
+  const Trace trace = builder.Build();
+  const std::vector<Event> events = EventsOf(trace, Format::kChromeKineto);
+  EXPECT_EQ(
+      CurveOf(events, "allocated memory (MB)"),
+      (std::vector<std::string>{"4700 1000 3", "4700 1001 4", "4700 1002 1",
+                                "GPU 0 Counters 5000 2.5"}));
+  EXPECT_EQ(CurveOf(events, "reserved memory (MB)"),
+            std::vector<std::string>{"GPU 0 Counters 5000 4"});
+  EXPECT_EQ(CurveOf(events, "CPU time of the process (cores)"),
+            (std::vector<std::string>{"4700 1000 1.5", "4700 3000 0.5",
+                                      "4700 5000 0.5"}));
+  EXPECT_EQ(CurveOf(events, "training thread waits for a core (%)"),
+            std::vector<std::string>{"4700 1000 25"});
+  // The PyTorch plugin draws memory itself.
+  EXPECT_TRUE(
+      CurveOf(EventsOf(trace, Format::kChromeTb), "allocated memory (MB)")
+          .empty());
+}
+
 TEST_P(BothGpuFlavours, SaysWhenTheRecordingBeganAndEnded) {
   const Trace trace = SimulatedTraining({.gpu = true});
   int found = 0;
