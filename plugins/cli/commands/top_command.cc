@@ -85,6 +85,12 @@ int RunTop(const CommandWords& given) {
     if (loss.severity == Severity::kError)
       PrintError(given.arguments[0] + ": " + loss.detail);
   }
+  if (arguments->options.order == TopOrder::kDevice &&
+      !trace->has_device_work()) {
+    PrintError(given.arguments[0] +
+               ": no GPU activity was recorded: sorted by self time on the "
+               "host, as by --by self");
+  }
   std::vector<TopTable> tables = MakeTopTables(*trace, arguments->options);
   if (!arguments->table.empty()) {
     std::erase_if(tables, [&](const TopTable& table) {

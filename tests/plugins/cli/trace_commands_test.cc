@@ -80,6 +80,17 @@ TEST_F(TraceCommandsTest, TopPrintsTablesAndCsv) {
   EXPECT_THAT(csv.out, HasSubstr("\nkernels,"));
 }
 
+TEST_F(TraceCommandsTest, TopSaysThatThereAreNoGpuTimesToSortBy) {
+  const std::string recorded =
+      STEPSCOPE_TEST_DATA "/traces/gloo_cpu_rank34of300.json.gz";
+  const Outcome by_gpu = Run("top --by gpu " + recorded);
+  EXPECT_EQ(by_gpu.status, 0);
+  EXPECT_THAT(by_gpu.err, HasSubstr("no GPU activity was recorded: sorted by "
+                                    "self time on the host"));
+  EXPECT_EQ(by_gpu.out, Run("top " + recorded).out);
+  EXPECT_EQ(Run("top --by gpu " + trace_).err, "");
+}
+
 // Uses a public recording from an MI300X with four kernels that Inductor
 // generated.
 TEST_F(TraceCommandsTest, TopNamesTheOperatorsOfCompiledKernels) {
