@@ -81,6 +81,8 @@ class ModuleCalls:
                 self._paths[id(root)] = {id(inner): path for path, inner in root.named_modules()}
             kind = type(module).__name__
             path = self._paths[id(root)].get(id(module), kind).replace("_orig_mod.", "")  # the root's path is ""
+            if path[:1].isdigit():  # inside a Sequential that is the root: "0" alone would name nothing
+                path = f"{type(root).__name__}.{path}"
             words = f"{path}\n{kind}".encode()[:capacity]
             ctypes.memmove(text, words, len(words))
             return len(words)

@@ -1,6 +1,10 @@
 """Tests `with_modules`: it finds which modules ran, without hooks of torch.nn and without recompilation."""
 
+import ctypes
 import json
+
+import stepscope  # noqa: F401 - conftest.py says where it is
+from stepscope import _modules
 
 NET = """
 import gc, json, sys, weakref
@@ -59,6 +63,28 @@ print(len(rows), rows["blocks.31.fc"].calls_per_step)
     for block in range(32):
         assert names.count(f"blocks.{block}") == names.count(f"blocks.{block}.fc") == 2
     assert done.stderr == ""
+
+
+class Linear:
+    pass
+
+
+class Sequential:
+    def __init__(self, *inner):
+        self.inner = inner
+
+    def named_modules(self):
+        return [("", self), *((f"{place}", module) for place, module in enumerate(self.inner))]
+
+
+def test_a_number_is_no_name_of_a_module():
+    root = Sequential(Linear(), Linear())
+    calls = _modules.ModuleCalls(None)
+    text = ctypes.create_string_buffer(64)
+    for module, name in ((root, b"\nSequential"), (root.inner[1], b"Sequential.1\nLinear")):
+        calls._modules[1] = (root, module)
+        length = calls.describe(0, 1, ctypes.addressof(text), len(text))
+        assert text.raw[:length] == name
 
 
 def test_calls_of_modules_stay_on_the_fast_path(run_program):
