@@ -26,6 +26,16 @@ _UNUSED = ("experimental_config", "execution_trace_observer", "acc_events", "cus
            "post_processing_timeout_s")  # arguments of torch.profiler.profile
 
 
+def default_name(log_dir: str) -> str:
+    """Returns what tells a run from others: the last part of its log directory, or else the name of the script."""
+    folder = os.path.basename(os.path.abspath(log_dir)) if log_dir else ""
+    if folder:
+        return folder
+    script = getattr(sys.modules.get("__main__"), "__file__", None) or "train"  # a notebook and `python -c` have no file
+    where, name = os.path.split(os.path.splitext(script)[0])
+    return os.path.basename(where) if name == "__main__" else name
+
+
 class profile:  # noqa: N801 - torch.profiler's name
     """Records steps of a training loop, reports where their time goes and which changes save the most.
 
@@ -40,7 +50,8 @@ class profile:  # noqa: N801 - torch.profiler's name
     `on_trace_ready(prof)` is called.
 
     log_dir            the folder for traces and reports; "": none are kept
-    name               the program's name in reports
+    name               the run's name in reports and viewers; by default the last part of log_dir, or else the name of the
+                       script
     print_report       whether rank 0 prints reports
     every              records a new window every `every` steps, for as long as the loop runs
     on_signal          a signal (signal.SIGUSR2) that starts a window whenever it arrives
@@ -64,7 +75,7 @@ class profile:  # noqa: N801 - torch.profiler's name
     def __init__(self, *, activities: Iterable[Any] | None = None, schedule: Callable[[int], Any] | None = None,
                  on_trace_ready: Callable[[profile], Any] | None = None, record_shapes: bool = True,
                  profile_memory: bool = False, with_stack: bool = False, with_flops: bool = False,
-                 with_modules: bool = False, log_dir: str | os.PathLike[str] = "", name: str = "train",
+                 with_modules: bool = False, log_dir: str | os.PathLike[str] = "", name: str | None = None,
                  print_report: bool = True, every: int | None = None, on_signal: int | None = None,
                  on_file: str | os.PathLike[str] | None = None, only_inside: str = "", max_buffer_bytes: int = 256 << 20,
                  stop_timeout: float = 120.0, rank_timeout: float = 10.0, signal_grace: float = 0.0, write_step_times: bool = False,
@@ -80,7 +91,8 @@ class profile:  # noqa: N801 - torch.profiler's name
                 say(f"{key} has no meaning here and is ignored")
         kinds = None if activities is None else {getattr(activity, "name", str(activity)) for activity in activities}
         self._options = Options(
-            log_dir=os.fspath(log_dir), name=name, record_shapes=record_shapes or with_flops,
+            log_dir=os.fspath(log_dir), name=default_name(os.fspath(log_dir)) if name is None else name,
+            record_shapes=record_shapes or with_flops,
             profile_memory=profile_memory, with_stack=with_stack, with_modules=with_modules,
             marked_steps=bool(only_inside),
             cpu=kinds is None or "CPU" in kinds, gpu=kinds is None or "CUDA" in kinds,

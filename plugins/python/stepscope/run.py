@@ -78,7 +78,7 @@ def ignored_by(command: Sequence[str]) -> str:
 
 
 def name_of(words: Sequence[str]) -> str:
-    """Returns the run's name: the Python file or module in the words, else the program."""
+    """Returns the program's name: the Python file or module in the words, else the program."""
     for place, word in enumerate(words):
         if word.endswith(".py"):
             return pathlib.Path(word).stem
@@ -89,8 +89,8 @@ def name_of(words: Sequence[str]) -> str:
 
 def environment(options: dict[str, str], words: Sequence[str]) -> dict[str, str]:
     """Returns the program's environment."""
-    name = name_of(words)
-    wanted = {"out": os.path.abspath(options.get("--out", os.path.join("runs", name))), "name": name, "pid": os.getpid(),
+    out = os.path.abspath(options.get("--out") or os.path.join("runs", name_of(words)))
+    wanted = {"out": out, "name": os.path.basename(out) or name_of(words), "pid": os.getpid(),
               "started": time.time_ns(), "ops_only": OPS_ONLY in options,
               **{option[2:]: int(options.get(option, default)) for option, (_, default) in NUMBERS.items()}}
     path = [str(SITE), *filter(None, [os.environ.get("PYTHONPATH")])]

@@ -25,6 +25,13 @@ def reports(log_dir):
     return [json.loads(path.read_text()) for path in sorted(pathlib.Path(log_dir).glob("stepscope/*/c*/advice/*.json"))]
 
 
+def test_a_run_is_called_by_its_folder_or_its_script(run_program):
+    from stepscope.profile import default_name
+
+    assert default_name("runs/lr3") == default_name("runs/lr3/") == "lr3"
+    assert run_program("from stepscope.profile import default_name; print(default_name(''))").stdout == "program\n"
+
+
 def test_a_plain_loop_is_recorded_reported_and_kept(run_program, tmp_path):
     done = run_program(LOOP + """
 loader = torch.utils.data.DataLoader(data, batch_size=32)
@@ -43,6 +50,7 @@ assert "aten::addmm" in prof.key_averages(group_by_input_shape=True).table(sort_
     assert "steps 25" in done.stdout and "3 steps" in done.stdout
     (report,) = reports(tmp_path / "runs")
     assert report["run"]["producer"].startswith("stepscope ")
+    assert report["run"]["language"] == "python"
     assert report["steps"]["count"] == 3
     assert not [loss for loss in report["losses"] if loss["severity"] == "error"]
     events = json.loads((tmp_path / "last.json").read_text())["traceEvents"]
@@ -50,7 +58,6 @@ assert "aten::addmm" in prof.key_averages(group_by_input_shape=True).table(sort_
     assert any("_SingleProcessDataLoaderIter.__next__" in event.get("name", "") for event in events)
     assert (tmp_path / "last.json.gz").stat().st_size > 1000
 
-    assert report["run"]["language"] == "python"
 
 def test_habits_of_torch_profiler(run_program):
     """Tests torch.profiler's usage: no schedule, on_trace_ready, torch's own schedule, and a block without a step."""

@@ -347,3 +347,5 @@ def test_the_environment_keeps_what_was_there(monkeypatch):
     assert found["PYTHONPATH"] == f"{run.SITE}{os.pathsep}/mine"
     wanted = json.loads(found["STEPSCOPE_RUN"])
     assert (wanted["skip"], wanted["steps"], wanted["name"], wanted["out"]) == (3, 10, "train", os.path.abspath("runs/train"))
+    wanted = json.loads(run.environment({"--out": "runs/lr3/"}, ["train.py"])["STEPSCOPE_RUN"])
+    assert (wanted["name"], wanted["out"]) == ("lr3", os.path.abspath("runs/lr3"))
