@@ -46,12 +46,13 @@ function causeBars(comparison) {
   h('ul', { class: 'keys' }, used.map((cause) => h('li', null, swatch(cause), words(cause)))));
 }
 
-// The lines of a verdict; one without a label continues the line before.
+// The lines of a verdict; one without a label continues the line before. On a terminal, two blanks end a path.
 function joinedLines(lines) {
   const joined = [];
   for (const line of lines) {
-    if (line.label || !joined.length) joined.push([line.label, line.text]);
-    else joined[joined.length - 1][1] += (joined[joined.length - 1][1].endsWith('.') ? ' ' : ', ') + line.text;
+    const text = line.text.replace('  ', ': ');
+    if (line.label || !joined.length) joined.push([line.label, text]);
+    else joined[joined.length - 1][1] += ' ' + text;
   }
   return joined;
 }
