@@ -10,7 +10,7 @@
 #include <utility>
 
 #include "device/collectives.h"
-#include "evidence/collective_evidence.h"
+#include "evidence/collectives/collective_evidence.h"
 #include "ops/by_name.h"
 #include "ranks/fnv_hash.h"
 

@@ -9,8 +9,8 @@
 
 #include "context/rule.h"
 #include "device/collectives.h"
-#include "evidence/collective_evidence.h"
-#include "evidence/collective_runs.h"
+#include "evidence/collectives/collective_evidence.h"
+#include "evidence/collectives/collective_runs.h"
 #include "evidence/gradient_passes.h"
 #include "evidence/gradients/late_gradients.h"
 #include "words/quantities.h"

@@ -10,7 +10,7 @@
 
 #include "context/noise.h"
 #include "context/rule.h"
-#include "evidence/collective_evidence.h"
+#include "evidence/collectives/collective_evidence.h"
 #include "evidence/gradient_passes.h"
 #include "evidence/host_spans.h"
 #include "evidence/program/op_pace.h"

@@ -12,7 +12,7 @@
 #include "context/noise.h"
 #include "context/rule.h"
 #include "device/collectives.h"
-#include "evidence/collective_evidence.h"
+#include "evidence/collectives/collective_evidence.h"
 #include "evidence/gradient_passes.h"
 #include "evidence/gradients/late_gradients.h"
 #include "ops/op_arguments.h"

@@ -9,7 +9,7 @@
 #include <string_view>
 #include <utility>
 
-#include "evidence/collective_evidence.h"
+#include "evidence/collectives/collective_evidence.h"
 #include "evidence/gradients/backward_passes.h"
 #include "evidence/gradients/cleared_gradients.h"
 #include "evidence/gradients/dead_ends.h"

@@ -9,7 +9,7 @@
 
 #include "context/rule.h"
 #include "device/collectives.h"
-#include "evidence/collective_evidence.h"
+#include "evidence/collectives/collective_evidence.h"
 #include "evidence/gradient_passes.h"
 #include "steps/steady_steps.h"
 #include "words/quantities.h"

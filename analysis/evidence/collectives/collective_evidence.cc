@@ -1,4 +1,4 @@
-#include "evidence/collective_evidence.h"
+#include "evidence/collectives/collective_evidence.h"
 
 #include <algorithm>
 #include <string>

@@ -1,4 +1,4 @@
-#include "evidence/collective_runs.h"
+#include "evidence/collectives/collective_runs.h"
 
 #include <algorithm>
 #include <map>
