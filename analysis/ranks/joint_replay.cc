@@ -3,15 +3,13 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
-#include <limits>
 #include <map>
 #include <optional>
 #include <string>
-#include <tuple>
-#include <unordered_map>
 #include <utility>
 
 #include "ops/intervals.h"
+#include "ranks/joint_program.h"
 #include "ranks/late_ranks.h"
 #include "steps/steps.h"
 
@@ -25,170 +23,6 @@ constexpr double kMostError = 0.03;
 constexpr size_t kLeastSteps = 3;
 // Of all ranks together. This many take some 500 MB.
 constexpr size_t kMostCollectives = 5'000'000;
-constexpr double kNever = std::numeric_limits<double>::infinity();
-
-// One collective on one rank. Times count the ns of this rank's own work: time
-// in which it only waited is left out.
-struct Item {
-  size_t collective = 0;   // index into World::transfers
-  double ready = 0;        // when its data are ready
-  double joined = kNever;  // when the rank can do nothing more without it;
-                           // kNever: the rank never waits for it
-};
-using Program = std::vector<Item>;
-
-struct Transfer {
-  size_t ranks = 0;
-  int64_t step = 0;
-  double ns = 0;             // duration once all ranks are there
-  size_t before = SIZE_MAX;  // the neighbours in its process group
-  size_t after = SIZE_MAX;
-  double recorded_end = 0;
-};
-
-struct World {
-  std::vector<Transfer> transfers;
-  std::vector<Program> programs;  // by index of the rank
-};
-
-// For each collective of a rank: kind, whether of integers, and group size. Two
-// ranks with the same shape run the same program, perhaps in different groups.
-using Shape = std::vector<std::tuple<std::string, bool, int32_t>>;
-
-class Recording {
- public:
-  Recording(const std::vector<RankDigest>& ranks,
-            const std::vector<MatchedCollective>& matched,
-            const std::vector<double>& offsets)
-      : ranks_(ranks), matched_(matched), offsets_(offsets) {
-    base_ns_ = ranks[0].collectives[0].begin_ns;
-  }
-
-  World Make() const {
-    World world;
-    std::vector<std::unordered_map<size_t, size_t>> of_rank(ranks_.size());
-    std::vector<std::pair<double, size_t>> order;
-    for (size_t m = 0; m < matched_.size(); ++m) {
-      double arrival = -kNever, end = kNever;
-      for (const auto& [r, i] : matched_[m].members) {
-        of_rank[r][i] = m;
-        const RankCollective& one = ranks_[r].collectives[i];
-        arrival = std::max(arrival, At(r, one.begin_ns));
-        end = std::min(end, At(r, one.end_ns));
-      }
-      world.transfers.push_back({.ranks = matched_[m].members.size(),
-                                 .step = matched_[m].step,
-                                 .ns = std::max(0.0, end - arrival),
-                                 .recorded_end = end});
-      order.push_back({end, m});
-    }
-    // Collectives of one process group run one after the other.
-    std::ranges::sort(order);
-    // RankCollective::group differs by kind of operation, but all kinds of one
-    // process group take turns. So identify the process group by its ranks and
-    // description.
-    std::map<std::tuple<std::string, std::string, int32_t>, size_t> last;
-    for (const auto& [end, m] : order) {
-      const GroupTraffic* group =
-          GroupOf(matched_[m].members[0].first, matched_[m].group);
-      if (group == nullptr) continue;
-      const auto [entry, is_new] = last.try_emplace(
-          {group->members.empty() ? group->name : group->members,
-           group->description, group->size},
-          m);
-      if (!is_new) {
-        world.transfers[m].before = entry->second;
-        world.transfers[entry->second].after = m;
-        entry->second = m;
-      }
-    }
-    for (size_t r = 0; r < ranks_.size(); ++r) {
-      world.programs.push_back(ProgramOf(r, of_rank[r]));
-    }
-    return world;
-  }
-
-  Shape ShapeOf(size_t r, const Program& program) const {
-    Shape shape;
-    for (const Item& item : program) {
-      const GroupTraffic* group = GroupOf(r, matched_[item.collective].group);
-      if (group == nullptr) {
-        shape.push_back({"", false, 0});
-      } else {
-        shape.push_back({group->kind, group->is_integer, group->size});
-      }
-    }
-    return shape;
-  }
-
- private:
-  double At(size_t r, int64_t ns) const {
-    return static_cast<double>(ns - base_ns_) - offsets_[r];
-  }
-  const GroupTraffic* GroupOf(size_t r, uint64_t group) const {
-    const auto found =
-        std::ranges::find(ranks_[r].groups, group, &GroupTraffic::group);
-    return found == ranks_[r].groups.end() ? nullptr : &*found;
-  }
-
-  Program ProgramOf(size_t r,
-                    const std::unordered_map<size_t, size_t>& matched) const {
-    const std::vector<RankCollective>& list = ranks_[r].collectives;
-    // When the rank stood still.
-    std::vector<std::pair<double, double>> stalls;
-    for (size_t i = 0; i < list.size(); ++i) {
-      // If a collective was not matched, the wait for it counts as work.
-      if (list[i].stalled_ns <= 0 || !matched.contains(i)) continue;
-      stalls.push_back(
-          {At(r, list[i].end_ns - list[i].stalled_ns), At(r, list[i].end_ns)});
-    }
-    // Collectives on several streams may hold up the rank at the same time.
-    // Merge their stalls, so that this time counts once.
-    std::ranges::sort(stalls);
-    std::vector<std::tuple<double, double, double>>
-        merged;  // (start, end, stalled before start)
-    double so_far = 0;
-    for (const auto& [begin, end] : stalls) {
-      if (!merged.empty() && begin <= std::get<1>(merged.back())) {
-        double& last = std::get<1>(merged.back());
-        so_far += std::max(0.0, end - last);
-        last = std::max(last, end);
-        continue;
-      }
-      merged.push_back({begin, end, so_far});
-      so_far += end - begin;
-    }
-    // Translates a time on the clock into the work that the rank has done by
-    // then. It subtracts all stalls before that time, and of a stall still
-    // going on the part that has passed.
-    const auto work = [&](double ns) {
-      const auto after = std::ranges::upper_bound(
-          merged, ns, {}, [](const auto& stall) { return std::get<0>(stall); });
-      if (after == merged.begin()) return ns;
-      const auto& [begin, end, before] = *std::prev(after);
-      return ns - before - (std::min(ns, end) - begin);
-    };
-    Program program;
-    for (size_t i = 0; i < list.size(); ++i) {
-      const auto found = matched.find(i);
-      if (found == matched.end()) continue;
-      const RankCollective& one = list[i];
-      Item item{.collective = found->second};
-      item.ready = work(At(r, one.begin_ns - one.queued_ns));
-      if (one.stalled_ns > 0) {
-        item.joined =
-            std::max(item.ready, work(At(r, one.end_ns - one.stalled_ns)));
-      }
-      program.push_back(item);
-    }
-    return program;
-  }
-
-  const std::vector<RankDigest>& ranks_;
-  const std::vector<MatchedCollective>& matched_;
-  const std::vector<double>& offsets_;
-  int64_t base_ns_ = 0;
-};
 
 double MeanOf(const std::vector<double>& values) {
   double sum = 0;
@@ -202,14 +36,12 @@ struct Outcome {
   double mean() const { return MeanOf(step_ns); }
 };
 
-// Runs the collectives of all ranks. Valid while `world` lives.
+// Runs the collectives of all ranks. Valid while `run` lives.
 class Simulation {
  public:
-  explicit Simulation(const World& world)
-      : world_(world),
-        states_(world.transfers.size()),
-        last_(world.programs.size()) {
-    for (const Program& program : world.programs) {
+  explicit Simulation(const JointRun& run)
+      : run_(run), states_(run.transfers.size()), last_(run.programs.size()) {
+    for (const RankProgram& program : run.programs) {
       events_.push_back(EventsOf(program));
     }
   }
@@ -228,7 +60,7 @@ class Simulation {
           const Event& event = events_[r][next[r]];
           if (event.joins) {
             const double end = states_[event.collective].end;
-            if (end >= kNever) break;
+            if (end >= kNeverNs) break;
             delay[r] = std::max(delay[r], end - event.at);
           } else {
             Arrive(event.collective, r, event.at + delay[r]);
@@ -239,9 +71,9 @@ class Simulation {
     }
     std::map<int64_t, double> ends;
     for (size_t m = 0; m < states_.size(); ++m) {
-      if (states_[m].end >= kNever) return std::nullopt;
+      if (states_[m].end >= kNeverNs) return std::nullopt;
       double& end =
-          ends.try_emplace(world_.transfers[m].step, -kNever).first->second;
+          ends.try_emplace(run_.transfers[m].step, -kNeverNs).first->second;
       end = std::max(end, states_[m].end);
     }
     Outcome outcome;
@@ -262,15 +94,15 @@ class Simulation {
   };
   struct State {
     size_t arrived = 0, last = 0;
-    double ready = -kNever;
-    double end = kNever;
+    double ready = -kNeverNs;
+    double end = kNeverNs;
   };
 
-  static std::vector<Event> EventsOf(const Program& program) {
+  static std::vector<Event> EventsOf(const RankProgram& program) {
     std::vector<Event> events;
-    for (const Item& item : program) {
+    for (const RankItem& item : program) {
       events.push_back({item.ready, item.collective, false});
-      if (item.joined < kNever) {
+      if (item.joined < kNeverNs) {
         events.push_back({item.joined, item.collective, true});
       }
     }
@@ -290,26 +122,27 @@ class Simulation {
       state.last = rank;
     }
     // The collectives after it in its group may have waited for it.
-    for (; m != SIZE_MAX; m = world_.transfers[m].after) {
-      const Transfer& transfer = world_.transfers[m];
-      const double before =
-          transfer.before == SIZE_MAX ? -kNever : states_[transfer.before].end;
-      if (states_[m].arrived < transfer.ranks || before >= kNever) return;
+    for (; m != SIZE_MAX; m = run_.transfers[m].after) {
+      const JointTransfer& transfer = run_.transfers[m];
+      const double before = transfer.before == SIZE_MAX
+                                ? -kNeverNs
+                                : states_[transfer.before].end;
+      if (states_[m].arrived < transfer.ranks || before >= kNeverNs) return;
       states_[m].end = std::max(states_[m].ready, before) + transfer.ns;
       ++last_[states_[m].last];
     }
   }
 
-  const World& world_;
+  const JointRun& run_;
   std::vector<std::vector<Event>> events_;  // by index of the rank
   std::vector<State> states_;               // by index of the transfer
   std::vector<int64_t> last_;
 };
 
-double RecordedStepNs(const World& world) {
+double RecordedStepNs(const JointRun& run) {
   std::map<int64_t, double> ends;
-  for (const Transfer& one : world.transfers) {
-    double& end = ends.try_emplace(one.step, -kNever).first->second;
+  for (const JointTransfer& one : run.transfers) {
+    double& end = ends.try_emplace(one.step, -kNeverNs).first->second;
     end = std::max(end, one.recorded_end);
   }
   return (ends.rbegin()->second - ends.begin()->second) /
@@ -320,19 +153,20 @@ using Pick = std::function<double(std::vector<double>)>;
 
 // Returns the program of `slow`, in which each piece of work takes as long as
 // on `peers`. `pick` chooses one value from those of the peers.
-Program Mended(const Program& slow, const std::vector<const Program*>& peers,
-               const Pick& pick) {
-  Program mended = slow;
+RankProgram Mended(const RankProgram& slow,
+                   const std::vector<const RankProgram*>& peers,
+                   const Pick& pick) {
+  RankProgram mended = slow;
   for (size_t i = 0; i < slow.size(); ++i) {
     std::vector<double> ready, joined;
-    for (const Program* peer : peers) {
+    for (const RankProgram* peer : peers) {
       ready.push_back((*peer)[i].ready - (*peer)[0].ready);
-      if ((*peer)[i].joined < kNever) {
+      if ((*peer)[i].joined < kNeverNs) {
         joined.push_back((*peer)[i].joined - (*peer)[0].ready);
       }
     }
     mended[i].ready = slow[0].ready + pick(ready);
-    mended[i].joined = kNever;
+    mended[i].joined = kNeverNs;
     // Needed because a rank that the others wait for may never have waited
     // itself.
     if (2 * joined.size() >= peers.size()) {
@@ -352,39 +186,39 @@ double Most(std::vector<double> values) {
 }
 
 // Returns the program with all its work `factor` times as long.
-Program Scaled(Program program, double factor) {
+RankProgram Scaled(RankProgram program, double factor) {
   const double begin = program[0].ready;
-  for (Item& item : program) {
+  for (RankItem& item : program) {
     item.ready = begin + factor * (item.ready - begin);
-    if (item.joined < kNever) {
+    if (item.joined < kNeverNs) {
       item.joined = begin + factor * (item.joined - begin);
     }
   }
   return program;
 }
 
-// Returns the world in which each of `ranks` does the mean amount of their
+// Returns the run in which each of `ranks` does the mean amount of their
 // work.
-World Balanced(World world, const std::vector<size_t>& ranks) {
+JointRun Balanced(JointRun run, const std::vector<size_t>& ranks) {
   const auto work = [&](size_t r) {
-    return world.programs[r].back().ready - world.programs[r][0].ready;
+    return run.programs[r].back().ready - run.programs[r][0].ready;
   };
   std::vector<double> works(ranks.size());
   std::ranges::transform(ranks, works.begin(), work);
   const double mean = MeanOf(works);
-  std::vector<Program> scaled;
+  std::vector<RankProgram> scaled;
   scaled.reserve(ranks.size());
   for (size_t r : ranks) {
-    scaled.push_back(work(r) > 0 ? Scaled(world.programs[r], mean / work(r))
-                                 : world.programs[r]);
+    scaled.push_back(work(r) > 0 ? Scaled(run.programs[r], mean / work(r))
+                                 : run.programs[r]);
   }
-  std::vector<const Program*> peers(scaled.size());
+  std::vector<const RankProgram*> peers(scaled.size());
   std::ranges::transform(scaled, peers.begin(),
-                         [](const Program& program) { return &program; });
+                         [](const RankProgram& program) { return &program; });
   for (size_t r : ranks) {
-    world.programs[r] = Mended(world.programs[r], peers, MeanOf);
+    run.programs[r] = Mended(run.programs[r], peers, MeanOf);
   }
-  return world;
+  return run;
 }
 
 // Returns the index of the rank that the others wait for most; SIZE_MAX if
@@ -463,21 +297,21 @@ std::string WhyNotReplayed(const std::vector<RankDigest>& ranks,
 struct Changed {
   std::optional<Outcome> after, fastest, slowest;
 };
-Changed Change(const World& world, size_t slow,
+Changed Change(const JointRun& run, size_t slow,
                const std::vector<size_t>& peers, bool balanced) {
   if (balanced) {
     std::vector<size_t> alike = peers;
     alike.push_back(slow);
-    const World other = Balanced(world, alike);
+    const JointRun other = Balanced(run, alike);
     const std::optional<Outcome> after = Simulation(other).Run();
     return {after, after, after};
   }
-  std::vector<const Program*> programs(peers.size());
+  std::vector<const RankProgram*> programs(peers.size());
   std::ranges::transform(peers, programs.begin(),
-                         [&](size_t r) { return &world.programs[r]; });
+                         [&](size_t r) { return &run.programs[r]; });
   const auto mend = [&](const Pick& pick) {
-    World other = world;
-    other.programs[slow] = Mended(world.programs[slow], programs, pick);
+    JointRun other = run;
+    other.programs[slow] = Mended(run.programs[slow], programs, pick);
     return Simulation(other).Run();
   };
   return {mend(Median), mend(Least), mend(Most)};
@@ -497,11 +331,11 @@ void MendSlowest(const std::vector<RankDigest>& ranks,
   const double unseen_ms = UnseenMs(ranks, comparison);
   std::string why_not = WhyNotReplayed(ranks, comparison, unseen_ms);
   if (!why_not.empty()) return cannot(std::move(why_not));
-  const Recording recording(ranks, matched, offsets);
-  const World world = recording.Make();
-  const std::optional<Outcome> before = Simulation(world).Run();
+  const JointRecording recording(ranks, matched, offsets);
+  const JointRun run = recording.Make();
+  const std::optional<Outcome> before = Simulation(run).Run();
   if (!before) return cannot("the order of the collectives is unknown");
-  const double recorded_ns = RecordedStepNs(world);
+  const double recorded_ns = RecordedStepNs(run);
   const double error = before->mean() / recorded_ns - 1;
   if (std::abs(error) > kMostError) {
     return cannot("replaying all ranks unchanged gives a step " +
@@ -509,13 +343,13 @@ void MendSlowest(const std::vector<RankDigest>& ranks,
                   (error > 0 ? "longer" : "shorter") +
                   " than the recorded one");
   }
-  const Program& own = world.programs[slow];
-  const Shape shape = recording.ShapeOf(slow, own);
+  const RankProgram& own = run.programs[slow];
+  const ProgramShape shape = recording.ShapeOf(slow, own);
   // With equal shapes, item i of both programs is the same collective. Mended()
   // relies on that.
   std::vector<size_t> peers;
   for (size_t r = 0; r < ranks.size(); ++r) {
-    if (r != slow && recording.ShapeOf(r, world.programs[r]) == shape) {
+    if (r != slow && recording.ShapeOf(r, run.programs[r]) == shape) {
       peers.push_back(r);
     }
   }
@@ -527,7 +361,7 @@ void MendSlowest(const std::vector<RankDigest>& ranks,
       comparison,
       *std::ranges::find(comparison.rows, mended.rank, &RankRow::rank));
   const auto [after, fastest, slowest] =
-      Change(world, slow, peers, mended.balanced);
+      Change(run, slow, peers, mended.balanced);
   if (!after || !fastest || !slowest) {
     return cannot("the order of the collectives is unknown");
   }
