@@ -3,7 +3,7 @@
 #include <set>
 #include <string>
 
-#include "rule_testing.h"
+#include "analysis/rules/rule_testing.h"
 #include "support/cpu_loop.h"
 #include "support/gpu_text.h"
 #include "support/trace_text.h"
