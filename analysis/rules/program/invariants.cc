@@ -1,15 +1,12 @@
 // Does a loop apply a layer or a function to the same tensor again and again?
-// Do layers that are never trained compute the same results in each epoch?
 // Sources: loop-invariant code motion (Aho et al., Compilers, section 9.1);
 // Bahdanau et al. 2015, appendix A.1.2: U h_j does not depend on the position
-// of the decoder, so it is computed in advance; PyTorch tutorials, "Transfer
-// Learning for Computer Vision": a network as a fixed feature extractor.
+// of the decoder, so it is computed in advance.
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <map>
 #include <optional>
-#include <set>
 #include <span>
 #include <string>
 #include <string_view>
@@ -22,7 +19,6 @@
 #include "evidence/program/op_shapes.h"
 #include "evidence/program/shortened_ops.h"
 #include "ops/contains.h"
-#include "ops/loader_spans.h"
 #include "ops/op_arguments.h"
 #include "ops/op_traits.h"
 #include "steps/forward_steps.h"
@@ -37,9 +33,6 @@ namespace {
 // Fewer calls may belong to a model that uses a layer twice on purpose.
 constexpr size_t kLeastCalls = 3;
 constexpr char kChange[] = "layer applied once, before the loop";
-// A single product may be a transformation of the data. Our own choice.
-constexpr size_t kLeastFrozen = 2;
-constexpr double kLeastFrozenShare = 0.1;  // of the step, as for loops
 
 // The calls of a layer or function with the same arguments, in one step.
 struct Invariant {
@@ -341,159 +334,7 @@ Verdict CheckInvariantInLoop(const AnalysisContext& m) {
                                               : FindingSeverity::kLow});
 }
 
-// Layers of a step that are never trained, from the first to the last of them.
-struct Frozen {
-  size_t step = 0;
-  std::vector<RowId> ops = {};     // ops without gradients among them
-  std::vector<RowId> layers = {};  // in time order
-  Dims input = {};
-};
-
-class FrozenLayers {
- public:
-  explicit FrozenLayers(const AnalysisContext& context)
-      : m_(context), loads_(LoaderSpans(m_.trace, m_.steps.thread)) {}
-
-  std::vector<Frozen> Find() {
-    std::vector<Frozen> found;
-    for (const ForwardStep& step : m_.forward) {
-      Frozen one = In(step);
-      if (one.layers.size() >= kLeastFrozen) found.push_back(std::move(one));
-    }
-    return found;
-  }
-
- private:
-  Frozen In(const ForwardStep& step) {
-    Frozen one{.step = step.step};
-    std::vector<RowId> since;   // ops since the last layer
-    std::set<int64_t> trained;  // element counts of trained layers' results
-    bool linked = false;        // nodes are linked to forward ops
-    for (RowId row : step.ops) {
-      if (Covers(loads_, m_.trace.ops()[row].begin_ns)) continue;
-      const std::optional<Dims> made = ResultDims(m_.trace, row);
-      if (!m_.backward.Of(m_.trace.ops()[row]).empty()) {
-        if (made) trained.insert(ElementsIn(*made));
-        linked |= IsLayer(PlainNameOf(m_.trace, row));
-        continue;
-      }
-      // Random numbers drawn before the layers may augment the samples.
-      if ((one.layers.empty() && Draws(row)) || DropsOut(row)) return {};
-      since.push_back(row);
-      const size_t weight = WeightArgument(m_.trace, row);
-      if (weight == 0) continue;
-      const Dims& input = DimsOf(m_.trace, row, weight - 1);
-      if (!gradients_) gradients_.emplace(m_);
-      // Two matrices of one size are data, such as those of a graph.
-      if (DimsOf(m_.trace, row, weight) == input ||
-          gradients_->KeptAmong(0, kNone, DimsOf(m_.trace, row, weight)) > 0 ||
-          trained.contains(ElementsIn(input))) {
-        since.clear();
-        continue;
-      }
-      if (one.layers.empty()) {
-        one.input = input;
-        since = {row};
-      }
-      one.layers.push_back(row);
-      one.ops.insert(one.ops.end(), since.begin(), since.end());
-      since.clear();
-    }
-    // If no node were linked to its op, every layer would seem untrained.
-    if (!linked) return {};
-    return one;
-  }
-
-  static bool IsLayer(std::string_view plain_name) {
-    return IsProduct(plain_name) || plain_name.starts_with("conv");
-  }
-
-  // True for ops that draw random real numbers. Random integers choose samples.
-  bool Draws(RowId row) const {
-    const std::string_view name = PlainNameOf(m_.trace, row);
-    return !IsAnyOf(name, {"randint", "random", "randperm"}) &&
-           (name.starts_with("rand") || name.starts_with("bernoulli") ||
-            name.starts_with("normal") || name.starts_with("uniform") ||
-            name == "multinomial");
-  }
-  // True for active dropout, as in a network that was not set to eval().
-  bool DropsOut(RowId row) const {
-    return PlainNameOf(m_.trace, row) == "dropout" &&
-           FlagArgument(m_.trace, row, 2);
-  }
-
-  const AnalysisContext& m_;
-  const std::vector<Span> loads_;
-  std::optional<LayerGradients> gradients_;  // made when first needed
-};
-
-Verdict CheckFrozenForward(const AnalysisContext& m) {
-  if (m.steps.thread == kNone || m.parts.optimizer.spans.empty()) {
-    return Clean();
-  }
-  const std::vector<Frozen> found = FrozenLayers(m).Find();
-  if (!RecursInMostSteps(m.steps, found)) return Clean();
-  std::vector<ShortenedOp> ops;
-  for (const Frozen& one : found) {
-    for (RowId row : one.ops) ops.push_back({row, 0});
-  }
-  const ShortenedOps all =
-      ShortenOps(m, std::move(ops), "results of frozen layers kept");
-  if (all.saved_ns < kLeastFrozenShare * m.step_ns()) return Clean();
-  const Frozen& one = found.front();
-  Finding finding = FindingAbout(m, one.layers.front(), one.layers.back(),
-                                 "the layers that are not trained");
-  finding.confidence = Confidence::kHint;
-  finding.evidence =
-      Count(static_cast<int64_t>(one.layers.size()), "layer") +
-      " run without gradients in each step, on " + InBrackets(one.input) +
-      ", and no parameters of their sizes are trained. With what runs between "
-      "them, this takes " +
-      Milliseconds(all.saved_ns * 1e-6) + " of the " +
-      Milliseconds(m.step_ns() * 1e-6) +
-      " step. Where samples come back unchanged in the next epoch, so do the "
-      "results.";
-  finding.assumption =
-      "at best: the results are kept, and reading them takes no time";
-  finding.fix_python =
-      "run the frozen layers once over the data under torch.no_grad(), keep "
-      "the results (a TensorDataset, or files), and train on these";
-  finding.fix_cpp =
-      "run the frozen layers once over the data under a torch::NoGradGuard, "
-      "keep the results, and train on these";
-  finding.wrong_if =
-      "samples are augmented, new, or made by what is trained; the layers "
-      "change (a moving average of those that are trained), or the results "
-      "need too much memory";
-  return Fire(Found{.finding = std::move(finding),
-                    .bound_ns = all.saved_ns,
-                    .at_most = FindingSeverity::kLow});
-}
-
 constexpr Rule kRules[] = {
-    {.id = "frozen-forward",
-     .question = "Do layers that are never trained compute the same in each "
-                 "epoch?",
-     .needs = {Kind::kOp, Kind::kOpShapes},
-     .causes = {Cause::kCompute, Cause::kDispatch},
-     .check = &CheckFrozenForward,
-     .reference = "PyTorch tutorials, Transfer Learning for Computer Vision: "
-                  "https://docs.pytorch.org/tutorials/beginner/"
-                  "transfer_learning_tutorial.html",
-     .detect =
-         "in two thirds of the steps of a run that trains, two linear layers "
-         "or convolutions or more run in the forward pass without an autograd "
-         "node, with what runs between them for a tenth of the step. A hint "
-         "that is low at most: whether samples come back unchanged, no "
-         "recording says",
-     .avoid = "parameters of the same sizes are trained, as those of a target "
-              "network's twin; the layers take what trained layers made; "
-              "random numbers are drawn in front of them; or they run in the "
-              "loader",
-     .fix_cpp = "the frozen layers once over the data, and training on their "
-                "results",
-     .fix_python = "the frozen layers once over the data, and training on "
-                   "their results"},
     {.id = "invariant-in-loop",
      .question = "Does a loop apply a layer or a function to the same tensor "
                  "again and again?",
