@@ -10,9 +10,6 @@
 namespace stepscope {
 namespace {
 
-// Share of the step from which waits for a core are large. Shorter waits are
-// normal on a system that occasionally runs other programs.
-constexpr double kLargeFrac = 0.05;
 // The causes during which the training thread needs a core. Its waits for a
 // core lie inside them. /proc gives only the sum of the waits per step, so each
 // cause gives up the same share of its time.
@@ -77,7 +74,7 @@ Contention FindContention(const Trace& trace, const Steps& steps) {
   if (delays == 0) return found;
   found.delay_ns = delay / delays;
   step_ns /= static_cast<double>(steps.steady.size());
-  found.is_large = found.delay_ns >= kLargeFrac * step_ns;
+  found.is_large = found.delay_ns >= kLargeDelayFrac * step_ns;
   // With more threads than cores, the run competes with itself
   // (cpu-oversubscription).
   found.by_others = found.is_large && found.own_threads > 0 &&

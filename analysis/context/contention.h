@@ -13,13 +13,17 @@
 
 namespace stepscope {
 
+// Share of the step from which waits for a core are large. Shorter waits are
+// normal on a system that occasionally runs other programs.
+inline constexpr double kLargeDelayFrac = 0.05;
+
 struct Contention {
   double delay_ns = -1;  // per steady step; -1: not recorded
   double switches = -1;  // involuntary, per steady step; -1: not recorded
   // Intra-op threads of all ranks of the host, and loader workers; -1: unknown.
   int64_t own_threads = -1;
   int32_t cores = -1;  // usable ones; -1: unknown
-  // The delay is at least 5 % of the step.
+  // The delay is at least kLargeDelayFrac of the step.
   bool is_large = false;
   // The delay is large although each of the run's own threads has a core, so
   // other programs take the cores.

@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "context/contention.h"
 #include "context/noise.h"
 #include "context/rule.h"
 #include "evidence/stalls/stall_sum.h"
@@ -20,9 +21,8 @@ namespace {
 // If ops that can use more threads take less than this share of the step, more
 // threads gain little.
 constexpr double kParallelShare = 0.30;
-constexpr double kTwoThreads = 1.9;   // times as fast as one, as in replay
-constexpr double kDemand = 1.25;      // threads and workers per core
-constexpr double kDelayShare = 0.05;  // of the step, without a core
+constexpr double kTwoThreads = 1.9;  // times as fast as one, as in replay
+constexpr double kDemand = 1.25;     // threads and workers per core
 
 // Pauses count as rare if they cost this many times as much over all steps as
 // over the steady ones. Pauses in every step cost about as much in both.
@@ -203,7 +203,7 @@ Verdict CheckOversubscription(const AnalysisContext& m) {
   const int ranks = std::max(1, m.trace.run().local_ranks);
   // 64 bits, because a trace file may contain any number.
   const int64_t demand = int64_t{threads} * ranks + workers;
-  if (demand <= kDemand * cores || delay < kDelayShare * m.step_ns()) {
+  if (demand <= kDemand * cores || delay < kLargeDelayFrac * m.step_ns()) {
     return Clean();
   }
   const std::string fewer =

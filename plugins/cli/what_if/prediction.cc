@@ -13,6 +13,7 @@
 #include <variant>
 
 #include "command_words.h"
+#include "context/contention.h"
 #include "what_if/settings.h"
 #include "words/labels.h"
 
@@ -74,9 +75,6 @@ std::string EnoughText(int64_t workers) {
   return workers == 1 ? "; one worker is enough"
                       : "; " + std::to_string(workers) + " workers are enough";
 }
-
-// The analysis of contention calls this share of the step large, too.
-constexpr double kLargeFrac = 0.05;
 
 std::string ContendedText(double ms) {
   if (ms <= 0) return "";
@@ -165,7 +163,7 @@ Prediction Predict(const Trace& trace, const Change& change) {
   prediction.baseline_ms = GainStepMs(steps);
   const auto contended = report.time_split_ms.find("contended");
   if (contended != report.time_split_ms.end() &&
-      contended->second >= kLargeFrac * steps.mean_ms) {
+      contended->second >= kLargeDelayFrac * steps.mean_ms) {
     prediction.contended_ms = contended->second;
   }
   const WhatIf what_if(trace);
