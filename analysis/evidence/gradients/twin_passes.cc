@@ -195,16 +195,10 @@ class Finder {
           return true;
         }
       }
-      multiplies |= Multiplies(row);
+      multiplies |= Multiplies(m_.tree.traits(row).kind);
     }
     one.input_made = makers.size() == 1;
     return false;
-  }
-
-  bool Multiplies(RowId row) const {
-    const KernelClass kind = m_.tree.traits(row).kind;
-    return m_.tree.traits(row).matmul || kind == KernelClass::kMatmul ||
-           kind == KernelClass::kConvolution;
   }
 
   // True if an op after the passes takes the results of both, or if the size of
