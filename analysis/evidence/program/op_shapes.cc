@@ -73,8 +73,7 @@ Dims BroadcastAll(const Trace& trace, RowId op) {
 
 std::optional<Dims> ProductDims(const Trace& trace, RowId op,
                                 std::string_view name) {
-  // The first argument of these two ops is the tensor to add.
-  const size_t first = name == "addmm" || name == "baddbmm" ? 1 : 0;
+  const size_t first = LeftFactor(name);
   Dims left = DimsOf(trace, op, first);
   const Dims& right = DimsOf(trace, op, first + 1);
   if (left.empty() || right.empty()) return {};
@@ -341,10 +340,13 @@ bool IsProduct(std::string_view plain_name) {
          std::ranges::end(kProductNames);
 }
 
+size_t LeftFactor(std::string_view plain_name) {
+  return IsAnyOf(plain_name, {"addmm", "baddbmm"}) ? 1 : 0;
+}
+
 size_t WeightArgument(const Trace& trace, RowId op) {
   const std::string_view name = PlainNameOf(trace, op);
-  // aten::addmm takes the bias first.
-  const size_t at = name == "addmm" ? 2 : 1;
+  const size_t at = LeftFactor(name) + 1;
   const Dims& input = DimsOf(trace, op, at - 1);
   const Dims& weight = DimsOf(trace, op, at);
   const bool convolves =

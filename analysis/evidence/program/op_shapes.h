@@ -78,6 +78,10 @@ std::optional<Dims> PartDims(const Trace& trace, RowId op);
 bool IsElementwise(std::string_view plain_name);
 // True for matrix products: mm, linear, matmul, bmm and the like.
 bool IsProduct(std::string_view plain_name);
+// Returns the index of the left factor among the arguments of a matrix product.
+// The right one follows it. aten::addmm and aten::baddbmm first take the tensor
+// to add.
+size_t LeftFactor(std::string_view plain_name);
 
 // Returns the index of the weight among the arguments of a layer's op (linear,
 // addmm, mm, matmul, convolutions). The input is the argument before it.

@@ -320,8 +320,7 @@ class Finder {
     Dims made = chain.dims;
     while (IsProduct(PlainNameOf(m_.trace, chain.ops.front()))) {
       const RowId product = chain.ops.front();
-      const size_t at =
-          IsAnyOf(PlainNameOf(m_.trace, product), {"addmm", "baddbmm"}) ? 1 : 0;
+      const size_t at = LeftFactor(PlainNameOf(m_.trace, product));
       const Dims& from = DimsOf(m_.trace, product, at);
       // Require the same rows with another width.
       if (from.size() != made.size() || from.back() == made.back() ||

@@ -134,7 +134,7 @@ class Finder {
   int64_t WidthBehind(RowId row, const Dims& dims) const {
     const std::string_view name = NameOf(row);
     if (!IsAnyOf(name, {"linear", "addmm", "mm", "matmul"})) return 0;
-    const size_t at = name == "addmm" ? 1 : 0;
+    const size_t at = LeftFactor(name);
     const Dims& weight = DimsOf(m_.trace, row, at + 1);
     if (DimsOf(m_.trace, row, at) != dims || weight.size() != 2) return 0;
     return name == "linear" ? weight[0] : weight[1];
@@ -312,7 +312,7 @@ class Finder {
 
   std::optional<Sizes> SizesOf(RowId row) const {
     const std::string_view name = NameOf(row);
-    const size_t at = name == "addmm" || name == "baddbmm" ? 1 : 0;
+    const size_t at = LeftFactor(name);
     const Dims& left = DimsOf(m_.trace, row, at);
     const Dims& right = DimsOf(m_.trace, row, at + 1);
     if (left.empty() || right.empty() || ElementsIn(left) == 0) return {};
@@ -381,7 +381,7 @@ class Finder {
   std::optional<double> OtherOrder(const Sizes& first, const Sizes& then,
                                    RowId row, const Dims& made) const {
     const std::string_view name = NameOf(row);
-    const size_t at = name == "addmm" || name == "baddbmm" ? 1 : 0;
+    const size_t at = LeftFactor(name);
     const bool left = DimsOf(m_.trace, row, at) == made;
     if (left == (DimsOf(m_.trace, row, at + 1) == made)) return {};
     const double batch = std::max(first.batch, then.batch);

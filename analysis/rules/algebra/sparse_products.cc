@@ -147,7 +147,7 @@ class Finder {
   bool IsOperand(RowId row, const Dims& rows, const Dims& turned,
                  bool is_turned) const {
     const std::string_view name = NameOf(row);
-    const size_t at = name == "addmm" || name == "baddbmm" ? 1 : 0;
+    const size_t at = LeftFactor(name);
     return DimsOf(m_.trace, row, at) == (is_turned ? turned : rows);
   }
 
@@ -261,7 +261,7 @@ class ConstantMatrices {
   int64_t LeftSquare(RowId row) const {
     const std::string_view name = PlainNameOf(m_.trace, row);
     if (!IsAnyOf(name, {"mm", "matmul", "addmm", "spmm"})) return 0;
-    const size_t at = name == "addmm" ? 1 : 0;
+    const size_t at = LeftFactor(name);
     const Dims& matrix = DimsOf(m_.trace, row, at);
     const Dims& features = DimsOf(m_.trace, row, at + 1);
     return matrix.size() == 2 && features.size() == 2 &&
@@ -301,7 +301,7 @@ class ConstantMatrices {
 
   // True if the right operand is a parameter, which makes the left one a batch.
   bool MultipliesParameter(RowId row) const {
-    const size_t at = PlainNameOf(m_.trace, row) == "addmm" ? 2 : 1;
+    const size_t at = LeftFactor(PlainNameOf(m_.trace, row)) + 1;
     return gradients_->KeptAmong(0, kNone, DimsOf(m_.trace, row, at)) > 0;
   }
 

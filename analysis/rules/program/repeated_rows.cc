@@ -160,7 +160,7 @@ class Finder {
   // of the same sizes.
   std::optional<Rows> Taken(RowId row, std::string_view name) {
     if (!IsAnyOf(name, {"linear", "addmm", "mm", "matmul"})) return {};
-    const size_t at = name == "addmm" ? 1 : 0;
+    const size_t at = LeftFactor(name);
     const Dims& input = DimsOf(m_.trace, row, at);
     const Dims& weight = DimsOf(m_.trace, row, at + 1);
     if (input.size() < 2 || weight.size() != 2) return {};
