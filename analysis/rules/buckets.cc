@@ -13,13 +13,13 @@
 #include "evidence/collectives/collective_runs.h"
 #include "evidence/gradient_passes.h"
 #include "evidence/gradients/late_gradients.h"
+#include "steps/steady_steps.h"
 #include "words/quantities.h"
 
 namespace stepscope {
 namespace buckets_rules {
 namespace {
 
-constexpr double kMostSteps = 2.0 / 3;
 constexpr double kExposedShare = 0.03;
 // Far more than the 4 to 5 that DDP's default gives.
 constexpr size_t kManyCollectives = 20;
@@ -134,7 +134,7 @@ Edit InBuckets(const AnalysisContext& m,
 
 Verdict CheckRuns(const AnalysisContext& m) {
   const CollectiveRuns runs = FindRuns(m, kManyCollectives);
-  if (runs.steps < kMostSteps * m.steps.steady.size()) return Clean();
+  if (!AreMostSteps(m.steps, runs.steps)) return Clean();
   const auto wanted = [&](const Collective& one) {
     return runs.members.contains(
         static_cast<size_t>(&one - m.collectives.data()));

@@ -17,6 +17,7 @@
 #include "evidence/wait_sites.h"
 #include "ops/backward_nodes.h"
 #include "ops/intervals.h"
+#include "steps/steady_steps.h"
 #include "timeline/timeline.h"
 #include "words/quantities.h"
 
@@ -28,7 +29,6 @@ constexpr int64_t kStagedBytes = 64 << 10;
 constexpr int64_t kPageableBytes = 1 << 20;
 constexpr int64_t kDrainNs = 10'000;
 constexpr int64_t kSoonNs = 50'000;  // work that awaits an event starts sooner
-constexpr double kMostSteps = 2.0 / 3;
 constexpr double kLoaderShare = 0.05;
 // Share of the usual rate of the device's bus. Half of the rate is what a slot
 // with half the lanes, or of the previous PCIe generation, reaches.

@@ -14,13 +14,13 @@
 #include "evidence/gradient_passes.h"
 #include "evidence/host_spans.h"
 #include "evidence/program/op_pace.h"
+#include "steps/steady_steps.h"
 #include "words/quantities.h"
 
 namespace stepscope {
 namespace ddp_rules {
 namespace {
 
-constexpr double kMostSteps = 2.0 / 3;
 constexpr double kTooManyBytes = 1.5;  // of the gradients, per optimizer step
 // Passes of the same model reduce equal bytes, up to this share.
 constexpr double kSamePass = 0.1;

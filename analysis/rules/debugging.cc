@@ -21,9 +21,10 @@ namespace stepscope {
 namespace debugging_rules {
 namespace {
 
-constexpr double kMostSteps = 0.9;     // of the steady steps that show the aid
-constexpr double kMostLaunches = 0.9;  // of launches that return late
-constexpr int64_t kFewLaunches = 50;   // with fewer, launches say nothing
+// The share of the steady steps, and of their launches, that must show the aid.
+constexpr double kNearlyAllSteps = 0.9;
+constexpr double kMostLaunches = 0.9;
+constexpr int64_t kFewLaunches = 50;  // with fewer, launches say nothing
 // A shorter kernel may end during its launch call even without blocking.
 constexpr double kLongNs = 10'000;
 constexpr double kMostNodes = 0.5;  // of the backward nodes that are checked
@@ -48,7 +49,7 @@ bool InMostSteps(const AnalysisContext& m, const std::vector<double>& share,
                  double least) {
   double count = 0;
   for (size_t i : m.steps.steady) count += share[i] >= least;
-  return count >= kMostSteps * static_cast<double>(m.steps.steady.size());
+  return count >= kNearlyAllSteps * static_cast<double>(m.steps.steady.size());
 }
 
 // Removes the checks, and all calls and kernels that run inside them, with

@@ -25,7 +25,6 @@ namespace exposed_collectives_rules {
 namespace {
 
 constexpr double kExposedShare = 0.03;
-constexpr double kMostSteps = 2.0 / 3;
 // Faster links, or ranks that arrive on time, are advised instead of
 // overlapping only if they shorten the step by another 5 %.
 constexpr double kWorthLinks = 0.05;

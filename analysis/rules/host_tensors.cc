@@ -20,7 +20,6 @@ namespace stepscope {
 namespace host_tensors_rules {
 namespace {
 
-constexpr double kMostSteps = 2.0 / 3;
 constexpr double kLaunchNs = 10'000;  // of one launch on the device
 // How many ops before an upload are searched for the tensor's factory. Without
 // a limit, a step with many uploads would be searched from its start for each.
@@ -64,7 +63,8 @@ Verdict CheckPinning(const AnalysisContext& m) {
   pinning = Merge(std::move(pinning));
 
   const auto steps = static_cast<double>(m.steps.steady.size());
-  double total = 0, with = 0;
+  double total = 0;
+  size_t with = 0;
   for (size_t i : m.steps.steady) {
     const int64_t ns = LengthIn(pinning, m.steps.windows[i].host);
     total += static_cast<double>(ns);
@@ -73,7 +73,7 @@ Verdict CheckPinning(const AnalysisContext& m) {
   total /= steps;
   // The caching host allocator pins memory only while its cache fills, so
   // pinning in the first steps alone is harmless.
-  if (total * 1e-6 < MinReportableGainMs(m) || with < kMostSteps * steps)
+  if (total * 1e-6 < MinReportableGainMs(m) || !AreMostSteps(m.steps, with)) {
     return Clean();
 
   Finding finding;

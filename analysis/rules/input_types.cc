@@ -23,7 +23,6 @@ namespace {
 constexpr int64_t kImageBytes = 4 << 20;
 constexpr int64_t kConvertedBytes = 1 << 20;
 constexpr int64_t kSmallestSide = 16;
-constexpr double kMostSteps = 2.0 / 3;
 constexpr double kLoaderShare = 0.05;
 
 std::string_view NameOf(const Trace& trace, RowId op) {

@@ -18,6 +18,7 @@
 #include "evidence/launches.h"
 #include "evidence/program/own_code.h"
 #include "evidence/recording_load.h"
+#include "steps/steady_steps.h"
 #include "steps/step_window.h"
 #include "words/quantities.h"
 
@@ -215,7 +216,7 @@ std::optional<Launching> MeasureLaunching(const AnalysisContext& m) {
   const double least = kShare * m.step_ns();
   // Return early, because MeasureOwnCode() takes long.
   if (found.idle_ns() < least || (!m.has_gpu && found.calls < kLaunches) ||
-      m.ShareOfStepsWith(Cause::kDispatch, 0) < 2.0 / 3) {
+      m.ShareOfStepsWith(Cause::kDispatch, 0) < kMostSteps) {
     return {};
   }
   // Longer pauses free gradients or are the program's own code, which

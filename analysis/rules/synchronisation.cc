@@ -24,7 +24,7 @@ namespace stepscope {
 namespace synchronisation_rules {
 namespace {
 
-constexpr double kMostSteps = 0.5;      // of all steps but the last
+constexpr double kHalfOfSteps = 0.5;    // of all steps but the last
 constexpr double kWorthSaying = 0.05;   // of the blocked time
 constexpr double kLeastIdleNs = 5'000;  // less would be printed as 0
 // Clipping reads the norm, and the gradient scaler its check.
@@ -157,7 +157,7 @@ Verdict CheckExplicitSync(const AnalysisContext& m) {
   // The last step proves nothing, because its own wait may be the last of the
   // recording.
   const bool in_most_steps =
-      steps_with.size() > kMostSteps * (m.steps.windows.size() - 1.0);
+      steps_with.size() > kHalfOfSteps * (m.steps.windows.size() - 1.0);
   const WaitFilter filter = [&](const HostWait& wait) {
     return is_explicit(wait) && (in_most_steps || !wait.is_last);
   };

@@ -38,12 +38,14 @@ inline size_t SteadyStepAt(const Steps& steps, int64_t time_ns,
                                                          : steps.windows.size();
 }
 
-// True if `count` is at least two thirds of the steady steps. What a loop does
-// in fewer steps is not part of its usual step.
+// The share of the steady steps that rules call most of them. What a loop does
+// in fewer steps is not part of its usual step. Our own choice.
+inline constexpr double kMostSteps = 2.0 / 3;
+
+// True if `count` is at least that share of the steady steps.
 inline bool AreMostSteps(const Steps& steps, size_t count) {
-  constexpr double kMost = 2.0 / 3;
   return static_cast<double>(count) >=
-         kMost * static_cast<double>(steps.steady.size());
+         kMostSteps * static_cast<double>(steps.steady.size());
 }
 
 // True if at least two thirds of the steady steps have an element in `found`.

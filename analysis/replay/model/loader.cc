@@ -8,6 +8,7 @@
 
 #include "ops/loader_spans.h"
 #include "steps/patterns.h"
+#include "steps/steady_steps.h"
 
 namespace stepscope {
 namespace {
@@ -19,10 +20,9 @@ constexpr int kMostWorkers = 1024;
 constexpr double kMostHandOverNs = 2'000'000;
 // Workers are too slow if the training thread waits for them for at least 5 %
 // of the step, the share from which torch-tb-profiler and XProf report loading.
-// It must wait in at least two thirds of the steps, because steps that start an
-// epoch wait however fast the workers are.
+// It must wait in most steps, because steps that start an epoch wait however
+// fast the workers are.
 constexpr double kLateFrac = 0.05;
-constexpr double kMostSteps = 2.0 / 3;
 constexpr size_t kLongestRow = 16;
 
 // The first loader whose number of workers is known; null if there is none.

@@ -27,7 +27,6 @@ namespace {
 
 // A batch that takes less time comes from memory, so a worker would not help.
 constexpr double kInMemoryBatchNs = 200'000;
-constexpr double kMostSteps = 2.0 / 3;
 constexpr double kFetchNs = 50'000;   // taking a batch from a worker
 constexpr int64_t kManySamples = 16;  // one by one
 // The most time per sample, as recorded, if only one or two ops make it.
@@ -258,7 +257,7 @@ Verdict CheckSyncDataLoading(const AnalysisContext& m) {
   const double per_batch =
       data * static_cast<double>(m.steps.steady.size()) / waits.batches;
   if (per_batch < kInMemoryBatchNs || data * 1e-6 < MinReportableGainMs(m) ||
-      m.ShareOfStepsWith(Cause::kData, 0.01 * step) < 2.0 / 3) {
+      m.ShareOfStepsWith(Cause::kData, 0.01 * step) < kMostSteps) {
     return Clean();
   }
 

@@ -26,11 +26,11 @@ constexpr double kPeriodicShare = 0.8;    // of all waiting, on every k-th step
 constexpr double kRestart = 10;           // times the usual wait
 constexpr double kUsualWaitNs = 100'000;  // the least "usual wait"
 constexpr double kRestartShare = 0.01;    // of the step
-constexpr int64_t kLeastBursts = 3;       // two waits may be chance,
-constexpr double kMostOfTheTime = 0.5;    // unless they take most of the time
-constexpr double kMostSteps = 2.0 / 3;    // as in sync-data-loading
 constexpr double kCoresFull = 0.9;
 constexpr double kWorkersIdle = 0.5;
+// Two steps that wait may be chance, unless they take most of the time.
+constexpr int64_t kLeastBursts = 3;
+constexpr double kMostOfTheTime = 0.5;
 
 // The waits of all steps except warm-up, in ns.
 struct StepWaits {

@@ -18,6 +18,7 @@
 #include "evidence/host_spans.h"
 #include "evidence/program/work_between_steps.h"
 #include "evidence/recording_load.h"
+#include "steps/steady_steps.h"
 #include "words/quantities.h"
 
 namespace stepscope {
@@ -26,9 +27,6 @@ namespace {
 
 // Share of the step, as launch-bound requires for framework code.
 constexpr double kShare = 0.10;
-// If the work is in fewer of the steps with an optimizer step, it makes these
-// slower than the others, and logging-checkpoint-stall reports them.
-constexpr double kMostSteps = 2.0 / 3;
 // The longest pause between two ops of one loop over the weights.
 // load_state_dict() pauses for some 20 to 100 us at each weight, and longer at
 // the first and the last. Longer pauses have other reasons.
@@ -81,6 +79,8 @@ bool InMostSteps(const WorkBetweenSteps& work,
                  const std::vector<OpBetweenSteps>& ops) {
   std::set<size_t> steps;
   for (const OpBetweenSteps& one : ops) steps.insert(one.step);
+  // If the work is in fewer of the steps with an optimizer step, it makes these
+  // slower than the others, and logging-checkpoint-stall reports them.
   return static_cast<double>(steps.size()) >= kMostSteps * work.updated_steps;
 }
 

@@ -16,8 +16,6 @@ namespace {
 
 // Share of the step, as launch-bound requires for framework code.
 constexpr double kShare = 0.10;
-// Pauses in fewer steps are stalls, which other rules report.
-constexpr double kMostSteps = 2.0 / 3;
 constexpr size_t kPlacesShown = 3;
 constexpr int64_t kLeastInterruptions = 3;
 
@@ -71,6 +69,7 @@ Verdict CheckPythonBetweenOps(const AnalysisContext& m) {
     return Skip("events were lost, and a pause may be where they are missing");
   }
   const OwnCode code = MeasureOwnCode(m, /*with_places=*/true);
+  // Pauses in fewer steps are stalls, which other rules report.
   if (code.delay_ns < kShare * m.step_ns() || code.steps_frac < kMostSteps) {
     return FireInterruptions(m, code);
   }

@@ -34,7 +34,6 @@ namespace {
 // calls nothing of the device, computes.
 constexpr int64_t kComputesNs = 100'000;
 constexpr double kShare = 0.03;  // as XProf calls moderate
-constexpr double kMostSteps = 2.0 / 3;
 
 // True for ops that host-created-tensor is about.
 bool Creates(std::string_view name) {
@@ -271,8 +270,7 @@ Verdict CheckHostCompute(const AnalysisContext& m) {
   Finder finder(m);
   const HostWork work = finder.Find();
   if (work.longest == kNone || work.idle_ns < kShare * m.step_ns() ||
-      static_cast<double>(work.steps.size()) <
-          kMostSteps * static_cast<double>(m.steps.steady.size())) {
+      !AreMostSteps(m.steps, work.steps.size())) {
     return CheckNativeUpdates(m, finder);
   }
   const bool updates = 2 * work.in_optimizer_ns > work.idle_ns;
