@@ -36,7 +36,7 @@ void CountOps(const AnalysisContext& context, OptimizerWork& work) {
   const double steps = static_cast<double>(context.steps.steady.size());
   for (RowId row : context.tree.of_thread(context.steps.thread)) {
     const Op& op = context.trace.ops()[row];
-    if (!LiesIn(work.spans, op.begin_ns)) continue;
+    if (!Covers(work.spans, op.begin_ns)) continue;
     const std::string_view name = context.trace.name(op.name);
     if (name.starts_with("aten::_foreach_") ||
         name.starts_with("aten::_fused_")) {
@@ -106,7 +106,7 @@ void MeasureForeach(const AnalysisContext& context, OptimizerWork& work) {
   for (RowId row : context.tree.of_thread(context.steps.thread)) {
     const Op& op = trace.ops()[row];
     const std::string_view name = trace.name(op.name);
-    if (!name.starts_with(kForeach) || !LiesIn(work.spans, op.begin_ns)) {
+    if (!name.starts_with(kForeach) || !Covers(work.spans, op.begin_ns)) {
       continue;
     }
     ++work.foreach_ops;
@@ -164,7 +164,7 @@ double FusedTraffic(const AnalysisContext& context, const OptimizerWork& work) {
   for (RowId row : context.tree.of_thread(context.steps.thread)) {
     const Op& op = context.trace.ops()[row];
     if (!context.tree.computes(row) || !context.tree.traits(row).update ||
-        !LiesIn(work.spans, op.begin_ns)) {
+        !Covers(work.spans, op.begin_ns)) {
       continue;
     }
     const std::string_view name = context.trace.name(op.name);
@@ -195,11 +195,6 @@ double FusedTraffic(const AnalysisContext& context, const OptimizerWork& work) {
 }
 
 }  // namespace
-
-bool LiesIn(const std::vector<Span>& spans, int64_t time) {
-  const auto after = std::ranges::upper_bound(spans, time, {}, &Span::begin_ns);
-  return after != spans.begin() && time < std::prev(after)->end_ns;
-}
 
 // Reads the class from the name of the range that torch.optim opens around
 // step().
@@ -232,7 +227,7 @@ OptimizerWork MeasureOptimizer(const AnalysisContext& context) {
   work.host_ns = static_cast<double>(Length(work.spans)) / steps;
   if (context.has_gpu) {
     for (const RuntimeCall& call : context.trace.runtime_calls()) {
-      if (LiesIn(work.spans, call.begin_ns) &&
+      if (Covers(work.spans, call.begin_ns) &&
           context.trace.name(call.name).find("Launch") !=
               std::string_view::npos) {
         work.updates += 1 / steps;
@@ -241,7 +236,7 @@ OptimizerWork MeasureOptimizer(const AnalysisContext& context) {
     for (const KernelUse& use : context.kernels.uses) {
       const RowId call = context.trace.kernels()[use.kernel].call;
       if (use.kind == KernelClass::kOptimizer && call != kNone &&
-          LiesIn(work.spans, context.trace.runtime_calls()[call].begin_ns)) {
+          Covers(work.spans, context.trace.runtime_calls()[call].begin_ns)) {
         work.grouped = true;
       }
     }
@@ -250,7 +245,7 @@ OptimizerWork MeasureOptimizer(const AnalysisContext& context) {
     for (const Segment& segment : timeline) {
       if ((segment.cause == Cause::kDispatch ||
            segment.cause == Cause::kHostCode) &&
-          LiesIn(work.spans, segment.begin_ns)) {
+          Covers(work.spans, segment.begin_ns)) {
         work.overhead_ns += static_cast<double>(segment.length()) / steps;
       }
     }

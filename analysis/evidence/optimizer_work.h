@@ -58,8 +58,4 @@ using Paces = std::vector<std::pair<double, double>>;
 // half writes to new memory, which an in-place update does not.
 double MedianPace(Paces paces);
 
-// True if one of the spans contains `time`. REQUIRES: spans are sorted and
-// disjoint.
-bool LiesIn(const std::vector<Span>& spans, int64_t time);
-
 }  // namespace stepscope

@@ -38,7 +38,8 @@ std::vector<Span> Clip(std::span<const Span> a, Span window);
 int64_t Length(std::span<const Span> a);
 int64_t LengthIn(std::span<const Span> a, Span window);
 
-// True if one of the spans contains `time_ns`.
+// True if one of the spans contains `time_ns`. REQUIRES: the spans are sorted
+// and disjoint.
 bool Covers(std::span<const Span> a, int64_t time_ns);
 
 }  // namespace stepscope

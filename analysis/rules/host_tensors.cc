@@ -31,13 +31,6 @@ std::string_view NameOf(const Trace& trace, RowId op) {
 
 Span SpanOf(const Op& op) { return {op.begin_ns, op.end_ns}; }
 
-// Returns the index of the steady step that contains `time_ns`; SIZE_MAX if
-// none does.
-size_t SteadyStepAt(const AnalysisContext& m, int64_t time_ns) {
-  const size_t step = SteadyStepAt(m.steps, time_ns);
-  return step < m.steps.windows.size() ? step : SIZE_MAX;
-}
-
 // --- pin-on-main-thread
 
 Verdict CheckPinning(const AnalysisContext& m) {
@@ -75,6 +68,7 @@ Verdict CheckPinning(const AnalysisContext& m) {
   // pinning in the first steps alone is harmless.
   if (total * 1e-6 < MinReportableGainMs(m) || !AreMostSteps(m.steps, with)) {
     return Clean();
+  }
 
   Finding finding;
   finding.confidence = Confidence::kProven;
@@ -82,12 +76,12 @@ Verdict CheckPinning(const AnalysisContext& m) {
   std::vector<Span> longest;
   for (const Span& span : pinning) {
     edit.cuts.push_back({m.steps.thread, span, 0});
-    if (SteadyStepAt(m, span.begin_ns) != SIZE_MAX) longest.push_back(span);
+    if (InSteadyStep(m.steps, span.begin_ns)) longest.push_back(span);
   }
   std::ranges::stable_sort(longest, std::greater(), &Span::length);
   for (size_t i = 0; i < std::min<size_t>(3, longest.size()); ++i) {
     finding.examples.push_back(
-        {m.steps.windows[SteadyStepAt(m, longest[i].begin_ns)].number,
+        {m.steps.windows[SteadyStepAt(m.steps, longest[i].begin_ns)].number,
          longest[i].begin_ns, longest[i].end_ns, "pinning host memory"});
   }
   finding.evidence = "The training thread spends " +

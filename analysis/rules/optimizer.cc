@@ -11,6 +11,7 @@
 #include "context/rule.h"
 #include "evidence/kernel_evidence.h"
 #include "evidence/optimizer_work.h"
+#include "ops/intervals.h"
 #include "words/quantities.h"
 
 namespace stepscope {
@@ -46,7 +47,7 @@ std::vector<const KernelUse*> KernelsOf(const AnalysisContext& m,
   for (const KernelUse& use : m.kernels.uses) {
     const RowId call = m.trace.kernels()[use.kernel].call;
     if (call != kNone &&
-        LiesIn(work.spans, m.trace.runtime_calls()[call].begin_ns)) {
+        Covers(work.spans, m.trace.runtime_calls()[call].begin_ns)) {
       kernels.push_back(&use);
     }
   }

@@ -11,6 +11,7 @@
 #include "evidence/program/op_shapes.h"
 #include "ops/backward_nodes.h"
 #include "ops/contains.h"
+#include "ops/intervals.h"
 #include "steps/patterns.h"
 #include "steps/steady_steps.h"
 #include "timeline/timeline.h"
@@ -340,8 +341,8 @@ void FindUpdates(const AnalysisContext& m, const std::vector<Span>& zeroing,
                  const BySize& sizes, double share_of_gradients,
                  DenseTables& found) {
   const auto in_optimizer = [&](const Op& op) {
-    return LiesIn(m.parts.optimizer.spans, op.begin_ns) ||
-           LiesIn(zeroing, op.begin_ns);
+    return Covers(m.parts.optimizer.spans, op.begin_ns) ||
+           Covers(zeroing, op.begin_ns);
   };
   for (RowId row : m.tree.of_thread(m.steps.thread)) {
     const Op& op = m.trace.ops()[row];
