@@ -23,7 +23,7 @@ namespace {
 constexpr double kExposedShare = 0.03;
 // Far more than the 4 to 5 that DDP's default gives.
 constexpr size_t kManyCollectives = 20;
-constexpr int64_t kTinyBytes = 256 * 1024;
+constexpr int64_t kTinyBytes = 256 << 10;
 constexpr double kOneBucketShare = 0.8;
 // The assumed number of 25 MiB buckets if sizes are unknown.
 constexpr size_t kUnsplitBuckets = 4;

@@ -102,6 +102,7 @@ std::string CallsInWords(const Churn& churn) {
                            [](const auto& one) { return one.second.ns; });
   if (sorted.size() > kCallsShown) sorted.resize(kCallsShown);
   std::vector<std::string> texts;
+  texts.reserve(sorted.size());
   for (const auto& [name, calls] : sorted) {
     texts.push_back(Number(calls.count) + " " + std::string(name) + " (" +
                     Milliseconds(calls.ns * 1e-6) + ")");

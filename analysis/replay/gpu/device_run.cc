@@ -61,7 +61,7 @@ class Simulation {
       : program_(program),
         edited_(edited),
         ends_(program.activities.size()),
-        queues_(2 * program.streams,
+        queues_(size_t{2} * program.streams,
                 Queue(std::max(kQueueDepth, program.deepest_queue))),
         step_end_(program.windows.size()),
         overlapped_end_(program.windows.size()) {}
