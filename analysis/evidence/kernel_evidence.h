@@ -20,8 +20,8 @@ using KernelFilter = std::function<bool(const KernelUse&)>;
 std::vector<Example> LongestKernels(const AnalysisContext& context,
                                     const KernelFilter& wanted);
 
-// Returns the device time of the kernels that each op launched itself, in ns over
-// the steady steps, by row of Trace::ops().
+// Returns the device time of the kernels that each op launched itself, in ns
+// over the steady steps, by row of Trace::ops().
 std::vector<double> DeviceNsByOp(const AnalysisContext& context);
 // Returns the sum over `op` and the ops inside it.
 double DeviceNsInside(const AnalysisContext& context,

@@ -28,7 +28,7 @@ struct OpTraits {
   bool kernel = false;         // computes in its own body even if it calls ops
   bool parallel = false;       // splits its work over the intra-op threads
   bool communication = false;  // a collective, or the wait for one
-  bool matmul = false;         // convolution or matrix product, or its backward
+  bool matmul = false;         // convolution, matrix product or attention
   bool zeroing = false;        // fills a tensor with zero
   bool adding = false;         // adds tensors
   bool accumulate_grad = false;  // adds a gradient to a parameter's .grad

@@ -175,7 +175,7 @@ SynchronisedNorms FindSynchronisedNorms(const AnalysisContext& m) {
 
 // Adds the SyncBatchNorm layers to the finding, and how to do without them if
 // the rank's own samples suffice.
-void TellSynchronisedNorms(const AnalysisContext& m, Finding& finding) {
+void SaySynchronisedNorms(const AnalysisContext& m, Finding& finding) {
   const SynchronisedNorms norms = FindSynchronisedNorms(m);
   if (norms.layers <= 0) return;
   finding.evidence +=
@@ -218,8 +218,8 @@ Edit Overlapping(const AnalysisContext& m, const LateGradients& late,
 
 // Adds how long the step waits for collectives whose results are needed at
 // once, and returns that time, in ns per step.
-double TellNeededAtOnce(const AnalysisContext& m,
-                        const std::vector<bool>& needed, Finding& finding) {
+double SayNeededAtOnce(const AnalysisContext& m,
+                       const std::vector<bool>& needed, Finding& finding) {
   const CollectiveTotals totals =
       TotalsOf(m.collectives, m.steps, [&](const Collective& one) {
         return needed[static_cast<size_t>(&one - m.collectives.data())];
@@ -263,11 +263,11 @@ Verdict CheckExposed(const AnalysisContext& m) {
   finding.assumption = advice.assumption;
   finding.fix_cpp = advice.cpp;
   finding.fix_python = advice.python;
-  TellSynchronisedNorms(m, finding);
+  SaySynchronisedNorms(m, finding);
   finding.wrong_if =
       "the other ranks arrive late, so that this rank waits for them; the fix "
       "then is to balance the ranks";
-  const double needed_ns = TellNeededAtOnce(m, needed, finding);
+  const double needed_ns = SayNeededAtOnce(m, needed, finding);
   const bool mostly_needed = needed_ns > kMostTime * exposed;
   HalvedBytes half = HalfTheBytes(m, finding);
   // At best one half of the batch computes while the results of the other one

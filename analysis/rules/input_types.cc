@@ -254,14 +254,14 @@ Conversions SumUp(const AnalysisContext& m,
 }
 
 // Returns the kind of copies that takes most time, for the evidence.
-How Dearest(const Conversions& sum) {
+How LongestKind(const Conversions& sum) {
   const auto* most = std::ranges::max_element(sum.ns_by_how);
   return static_cast<How>(most - std::begin(sum.ns_by_how));
 }
 
 void DescribeConversions(const AnalysisContext& m, const Conversions& sum,
                          Finding& finding) {
-  const How how = Dearest(sum);
+  const How how = LongestKind(sum);
   finding.evidence = "The training thread spends " +
                      Milliseconds(sum.ns * 1e-6) + " of the " +
                      Milliseconds(m.stats.mean_ms) + " step ";

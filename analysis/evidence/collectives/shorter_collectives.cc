@@ -143,10 +143,10 @@ Alternative FasterLinks(const AnalysisContext& m, const Edit& overlapping) {
   const int32_t ranks = m.trace.run().world_size;
   const double best = BestBusBandwidth(m.collectives, ranks);
   Alternative faster;
-  if (!m.has_gpu || best <= 0 || best >= kSlowBus) return faster;
+  if (!m.has_gpu || best <= 0 || best >= kSlowLinkRate) return faster;
   faster.edit = overlapping;
   for (const Collective& one : m.collectives) {
-    const double ns = TransferNs(one, kSlowBus, ranks);
+    const double ns = TransferNs(one, kSlowLinkRate, ranks);
     const auto now = static_cast<double>(one.moved.length());
     if (one.kernel == kNone || one.step == kNoStep || ns < 0 || now <= 0) {
       continue;
@@ -155,7 +155,7 @@ Alternative FasterLinks(const AnalysisContext& m, const Edit& overlapping) {
   }
   faster.wording.evidence = kFillTheStep;
   faster.wording.assumption =
-      "transfers reach " + Number(kSlowBus * 1e-9) +
+      "transfers reach " + Number(kSlowLinkRate * 1e-9) +
       " GB/s over the bus, no rank is late, and only the optimizer waits";
   faster.wording.fix_cpp = faster.wording.fix_python = kFindSlowLinks;
   faster.wording.confidence = Confidence::kHint;
@@ -166,7 +166,7 @@ Alternative RanksInTime(const AnalysisContext& m, double exposed_ns) {
   const int32_t ranks = m.trace.run().world_size;
   const double best = BestBusBandwidth(m.collectives, ranks);
   Alternative in_time;
-  if (!m.has_gpu || best < kSlowBus) return in_time;
+  if (!m.has_gpu || best < kSlowLinkRate) return in_time;
   if (!TransfersNs(m, best)) return in_time;
   // The shortest collective of each size (by powers of two) includes the
   // latency.

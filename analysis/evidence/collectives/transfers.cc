@@ -73,7 +73,7 @@ std::string TransferOrWait(const AnalysisContext& m) {
          Milliseconds(*moving * 1e-6) +
          " of that. The rest is waiting for other ranks or slower transfers; "
          "analyze the traces of all ranks together to see which." +
-         (m.has_gpu && bandwidth < kSlowBus
+         (m.has_gpu && bandwidth < kSlowLinkRate
               ? " This rate is slow for GPUs: check how they are connected "
                 "(NCCL_DEBUG=INFO prints it) and whether some ranks are always "
                 "late."

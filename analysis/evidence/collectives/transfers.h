@@ -15,7 +15,7 @@ namespace stepscope {
 
 // In bytes per second: less than half of the rate of a PCIe 3 slot, or of a 100
 // Gbit/s network.
-inline constexpr double kSlowBus = 6e9;
+inline constexpr double kSlowLinkRate = 6e9;
 // If moving bytes takes less than this share of the exposed time, the rest is
 // waiting.
 inline constexpr double kMostMoving = 0.5;

@@ -43,10 +43,10 @@ struct OpLoop {
 // without other ops between, outside the optimizer and the data loader. Each
 // pass must pick an element of a tensor, read a value, or multiply one row or
 // sample (without sizes: upload something and wait for a result); or the passes
-// add up the elements of a tensor that was taken apart
-// right before. Stacks of layers do not count: chains whose matrix products or
-// convolutions have several rows or samples, and chains whose passes have
-// weights of their own, as the backward pass shows.
+// add up the elements of a tensor that was taken apart right before. Stacks of
+// layers do not count: chains whose matrix products or convolutions have
+// several rows or samples, and chains whose passes have weights of their own,
+// as the backward pass shows.
 std::vector<OpLoop> FindOpLoops(const AnalysisContext& context);
 
 }  // namespace stepscope

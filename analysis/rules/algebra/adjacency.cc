@@ -188,7 +188,8 @@ class EdgeFinder {
            !Contains(name, "rand") && !Contains(name, "dropout");
   }
 
-  // Removes what not all of `all` end with: ops before the first of them.
+  // Keeps only the last ops of each, as far as they are the same in all. Ops
+  // before these need not belong to the preparation.
   void KeepCommonEnd(std::vector<Preparation>& all) const {
     size_t common = all.front().ops.size();
     for (const Preparation& one : all) {

@@ -32,7 +32,8 @@ constexpr int64_t kManySamples = 16;  // one by one
 // The most time per sample, as recorded, if only one or two ops make it.
 // Reading or decoding a sample takes longer.
 constexpr int64_t kMakingNs = 20'000;
-// Beyond this factor the gain would not fit the evidence. Our own choice.
+// If recording lengthens the loading by this factor, the evidence says so,
+// because the gain may then exceed the time without recording. Our own choice.
 constexpr double kMuchMore = 1.2;
 
 bool IsWorthAWorker(const AnalysisContext& m, const Collation& made) {

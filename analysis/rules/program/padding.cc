@@ -44,7 +44,7 @@ struct Padded {
   RowId shows = kNone;  // the op that shows the lengths
   int64_t longest = 0;  // before padding
   int64_t samples = 0;
-  bool told = false;  // known from the lengths that the loss is given
+  bool stated = false;  // by the lengths that the loss takes
 };
 
 // Keyed by (length after padding, number of dimensions).
@@ -69,7 +69,7 @@ class Finder {
         } else if (name == "copy" && i > 0) {
           Writes(step.step, step.ops[i - 1], row);
         } else if (name == "ctc_loss") {
-          Tells(step, row);
+          ReadLengths(step, row);
         }
       }
     }
@@ -111,7 +111,7 @@ class Finder {
 
   // The loss is given the lengths of the samples: ctc_loss(scores, ...,
   // lengths).
-  void Tells(const ForwardStep& step, RowId loss) {
+  void ReadLengths(const ForwardStep& step, RowId loss) {
     const Dims& scores = DimsOf(m_.trace, loss, 0);
     if (scores.size() != 3 || ElementsIn(scores) <= 0) return;
     for (RowId row : m_.tree.inside(loss)) {
@@ -123,7 +123,7 @@ class Finder {
       Add(step.step, step.ops.front(), scores[0], scores.size(),
           std::ranges::max(lengths), scores[1]);
       Padded& last = found_[{scores[0], scores.size()}].back();
-      last.told = true;
+      last.stated = true;
       last.shows = loss;
       return;
     }
@@ -213,13 +213,13 @@ const ByLength::value_type* MostPadded(const AnalysisContext& m,
 void Shorten(const AnalysisContext& m, const ForwardStep& step,
              const Padded& padded, int64_t length,
              std::vector<ShortenedOp>& ops) {
-  const FullLength full(m, length, padded.told);
+  const FullLength full(m, length, padded.stated);
   const double filled =
       static_cast<double>(padded.longest) / static_cast<double>(length);
   for (RowId row : step.ops) {
     if (row < padded.first) continue;
     const int times = full.Times(row, padded.samples);
-    if (times == 0 && (row != padded.first || padded.told)) continue;
+    if (times == 0 && (row != padded.first || padded.stated)) continue;
     // Attention scores have the length twice among their sizes, so their time
     // grows with its square.
     AppendWithNodes(m, row, times > 1 ? filled * filled : filled, ops);
@@ -243,7 +243,7 @@ constexpr char kWrongIf[] =
 std::string WhoPads(const AnalysisContext& m, const Padded& padded,
                     int64_t length) {
   const std::string to = "to a length of " + std::to_string(length);
-  if (padded.told) {
+  if (padded.stated) {
     return "Samples are padded " + to +
            ", and according to the lengths given to the CTC loss, the longest "
            "one";
@@ -276,7 +276,7 @@ Verdict FirePadded(const AnalysisContext& m,
                      std::to_string(longest) + ", " + Percent(filled) +
                      " of it on average. The ops that work on the full "
                      "length " +
-                     (first.told ? "take " : "behind it take ") +
+                     (first.stated ? "take " : "behind it take ") +
                      Milliseconds(all.ns * 1e-6) + " per step.";
   finding.assumption =
       "at best: each op takes as much less time as the batch is shorter, "
@@ -329,7 +329,7 @@ Verdict AskForLengths(const AnalysisContext& m) {
              .first = step->ops.front(),
              .longest = 1,
              .samples = one.mask.front(),
-             .told = true},
+             .stated = true},
             length, ops);
   }
   const ShortenedOps all = ShortenOps(m, std::move(ops), kChange);

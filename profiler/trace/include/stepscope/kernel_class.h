@@ -34,13 +34,13 @@ const char* KernelClassName(KernelClass kind);
 
 enum class TensorCores : uint8_t { kUnknown, kNo, kYes };
 
-// The precision of the operands. Accumulation may be wider.
 // The classes that multiply, which Tensor Cores could compute.
 constexpr bool Multiplies(KernelClass kind) {
   return kind == KernelClass::kMatmul || kind == KernelClass::kConvolution ||
          kind == KernelClass::kAttention;
 }
 
+// The precision of the operands. Accumulation may be wider.
 enum class Precision : uint8_t {
   kUnknown,
   kFp64,
