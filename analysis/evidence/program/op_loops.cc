@@ -29,6 +29,19 @@ constexpr double kCallingNs = 20'000;
 // may be chance. Our own choice.
 constexpr int64_t kLeastScan = 4;
 
+// Passes of a loop that differ are alike if they have this share of their ops
+// in common: augmentation flips some images and not others. Our own choice.
+constexpr double kAlike = 0.6;
+
+// Where the passes of a loop begin, as indices into its ops; the first is 0.
+using Begins = std::vector<size_t>;
+
+Begins EqualPasses(size_t passes, size_t period) {
+  Begins begins;
+  for (size_t i = 0; i < passes; ++i) begins.push_back(i * period);
+  return begins;
+}
+
 // True for ops that pick an element of a tensor, or make a tensor from a
 // number.
 bool Picks(std::string_view op) {
@@ -110,7 +123,8 @@ class LoopFinder {
           const int64_t from_ns = first > 0
                                       ? OpAt(ops[first - 1]).end_ns
                                       : m_.steps.windows[step].host.begin_ns;
-          std::optional<OpLoop> one = Loop(step, from_ns, loop, period);
+          std::optional<OpLoop> one =
+              Loop(step, from_ns, loop, EqualPasses(passes, period));
           if (one) {
             for (RowId row : Iterated(from_ns, one->forward.begin_ns)) {
               Measure(m_.steps.thread, {OpAt(row).begin_ns, OpAt(row).end_ns},
@@ -124,21 +138,123 @@ class LoopFinder {
         equal = 0;
       }
     }
+    AddVaryingLoops(step, ops, taken, found);
+  }
+
+  // Adds loops whose passes differ: each begins with a select of the next
+  // element of the same tensor. Where indices were not recorded, the tensor
+  // must have as many elements as the loop has passes, if its sizes are known.
+  void AddVaryingLoops(size_t step, std::span<const RowId> ops,
+                       const std::vector<bool>& taken,
+                       std::vector<OpLoop>& found) {
+    Begins begins;          // indices into `ops`
+    RowId element = kNone;  // the select of the last pass
+    bool rises = true;      // so do the indices
+    const auto close = [&] {
+      if (static_cast<int64_t>(begins.size()) >= kLeastPasses &&
+          (rises || TakesAll(element, begins.size()))) {
+        const size_t first = begins.front();
+        const size_t usual = (begins.back() - first) / (begins.size() - 1);
+        const size_t end = std::min(begins.back() + usual, ops.size());
+        for (size_t& begin : begins) begin -= first;
+        std::optional<OpLoop> one =
+            Loop(step, m_.steps.windows[step].host.begin_ns,
+                 ops.subspan(first, end - first), begins);
+        if (one) found.push_back(*std::move(one));
+      }
+      begins.clear();
+      rises = true;
+    };
+    for (RowId row :
+         m_.tree.of_thread(m_.steps.thread, m_.steps.windows[step].host)) {
+      if (m_.trace.name(OpAt(row).name) != "aten::select" ||
+          OpAt(row).parent != kNone) {
+        continue;
+      }
+      const auto at =
+          static_cast<size_t>(std::ranges::lower_bound(
+                                  ops, OpAt(row).begin_ns, {},
+                                  [&](RowId op) { return OpAt(op).begin_ns; }) -
+                              ops.begin());
+      if (at >= ops.size() || taken[at]) {
+        close();
+        continue;
+      }
+      // The pass may pick elements of other tensors as well.
+      if (!begins.empty() &&
+          (at == begins.back() ||
+           DimsOf(m_.trace, row, 0) != DimsOf(m_.trace, element, 0))) {
+        continue;
+      }
+      if (begins.size() >= 2 &&
+          !AreAlike(ops, begins.end()[-2], begins.back(), at)) {
+        close();
+      }
+      if (!begins.empty()) {
+        const auto before = NumberArgument(m_.trace, element, 2);
+        rises &= before && NumberArgument(m_.trace, row, 2) == *before + 1;
+      }
+      begins.push_back(at);
+      element = row;
+    }
+    close();
+  }
+
+  // True if the sizes of the tensor of which `select` takes an element are not
+  // known, or it has so many elements.
+  bool TakesAll(RowId select, size_t elements) const {
+    const Dims& dims = DimsOf(m_.trace, select, 0);
+    if (dims.empty()) return true;
+    const auto dim = DimArgument(m_.trace, select, 1, dims.size(), 0);
+    return dim && dims[*dim] == static_cast<int64_t>(elements);
+  }
+
+  // True if ops [begin, middle) and [middle, end) have most names in common.
+  bool AreAlike(std::span<const RowId> ops, size_t begin, size_t middle,
+                size_t end) const {
+    std::map<NameId, int64_t> count;
+    for (size_t i = begin; i < middle; ++i) ++count[OpAt(ops[i]).name];
+    size_t same = 0;
+    for (size_t i = middle; i < end; ++i) {
+      same += count[OpAt(ops[i]).name]-- > 0;
+    }
+    return static_cast<double>(same) >=
+           kAlike * static_cast<double>(std::max(middle - begin, end - middle));
+  }
+
+  // The ops of the pass that occurs most often.
+  std::span<const RowId> UsualPass(std::span<const RowId> ops,
+                                   const Begins& begins) const {
+    std::map<std::vector<NameId>, size_t> passes;
+    std::span<const RowId> usual;
+    size_t most = 0;
+    for (size_t i = 0; i < begins.size(); ++i) {
+      const size_t end = i + 1 < begins.size() ? begins[i + 1] : ops.size();
+      const auto pass = ops.subspan(begins[i], end - begins[i]);
+      std::vector<NameId> names;
+      for (RowId row : pass) names.push_back(OpAt(row).name);
+      if (const size_t count = ++passes[std::move(names)]; count > most) {
+        most = count;
+        usual = pass;
+      }
+    }
+    return usual;
   }
 
   // `from_ns` is where the op before the loop ends, or else the step starts.
   std::optional<OpLoop> Loop(size_t step, int64_t from_ns,
-                             std::span<const RowId> ops, size_t period) {
+                             std::span<const RowId> ops, const Begins& begins) {
     OpLoop loop{
         .step = step,
-        .passes = static_cast<int64_t>(ops.size() / period),
+        .passes = static_cast<int64_t>(begins.size()),
         .forward = {OpAt(ops.front()).begin_ns, OpAt(ops.back()).end_ns}};
-    for (RowId row : ops.first(period)) {
+    const std::span<const RowId> usual = UsualPass(ops, begins);
+    for (RowId row : usual) {
       loop.chain += (loop.chain.empty() ? "" : " > ") +
                     std::string(m_.trace.name(OpAt(row).name));
     }
     if (!IsPerElement(from_ns, loop)) return {};
-    const std::vector<std::vector<int64_t>> picks = Picked(ops, period);
+    const std::vector<std::vector<int64_t>> picks = Picked(ops, begins);
     loop.scans = Scans(picks);
     std::vector<RowId> nodes = m_.backward.Of(m_.steps.thread, loop.forward);
     loop.has_backward = !nodes.empty();
@@ -150,8 +266,8 @@ class LoopFinder {
     const bool are_layers =
         nodes.empty()
             ? inside == 0 && loop.has_products && !loop.round_trips &&
-                  !Rises(ops, period, picks) && !IteratesOver(from_ns, loop) &&
-                  !TakesAnElement(step, ops.first(period), loop)
+                  !Rises(ops, begins, picks) && !IteratesOver(from_ns, loop) &&
+                  !TakesAnElement(step, usual, loop)
             : 2 * GradientsAmong(m_.trace, m_.tree, nodes) >= loop.passes;
     if (are_layers || (inside > 0 && Updates(loop.forward))) return {};
     Measure(m_.steps.thread, loop.forward, loop);
@@ -172,11 +288,12 @@ class LoopFinder {
   // slice. They are searched in the time of the pass, because `ops` does not
   // contain views.
   std::vector<std::vector<int64_t>> Picked(std::span<const RowId> ops,
-                                           size_t period) const {
+                                           const Begins& begins) const {
     std::vector<std::vector<int64_t>> picks;
-    for (size_t i = 0; i + period < ops.size(); i += period) {
+    for (size_t i = 1; i < begins.size(); ++i) {
       std::vector<int64_t>& now = picks.emplace_back();
-      const Span pass = {OpAt(ops[i]).begin_ns, OpAt(ops[i + period]).begin_ns};
+      const Span pass = {OpAt(ops[begins[i - 1]]).begin_ns,
+                         OpAt(ops[begins[i]]).begin_ns};
       for (RowId row : PickingIn(pass)) {
         now.push_back(NumberArgument(m_.trace, row, 2).value_or(0));
       }
@@ -224,11 +341,11 @@ class LoopFinder {
 
   // True if the index of a layer's input rises from pass to pass. The passes
   // then work on elements and are not layers of one network.
-  bool Rises(std::span<const RowId> ops, size_t period,
+  bool Rises(std::span<const RowId> ops, const Begins& begins,
              const std::vector<std::vector<int64_t>>& picks) const {
     if (picks.empty()) return false;
     const std::vector<RowId> first =
-        PickingIn({OpAt(ops[0]).begin_ns, OpAt(ops[period]).begin_ns});
+        PickingIn({OpAt(ops[0]).begin_ns, OpAt(ops[begins[1]]).begin_ns});
     for (size_t k = 0; k < first.size(); ++k) {
       const bool rises =
           std::ranges::adjacent_find(
@@ -237,7 +354,7 @@ class LoopFinder {
               }) == picks.end();
       if (!rises) continue;
       const int64_t elements = ElementsIn(DimsOf(m_.trace, first[k], 0));
-      for (RowId row : ops.first(period)) {
+      for (RowId row : ops.first(begins[1])) {
         const size_t weight = WeightArgument(m_.trace, row);
         if (weight == 0) continue;
         const int64_t taken = ElementsIn(DimsOf(m_.trace, row, weight - 1));
@@ -352,7 +469,9 @@ class LoopFinder {
     loop.round_trips = unsized && MakesRoundTrips(loop);
     if (unsized && !loop.round_trips) return false;
     loop.reads_values = read >= loop.passes;
-    return loop.has_products || loop.reads_values || picked >= loop.passes ||
+    // The loop begins behind the first pick, which only makes a view.
+    return loop.has_products || loop.reads_values ||
+           picked + 1 >= loop.passes ||
            (loop.chain == "aten::add" && IteratesOver(from_ns, loop));
   }
 

@@ -63,6 +63,23 @@ bool Reads(std::string_view op) {
   return op == "aten::_local_scalar_dense" || op == "aten::resolve_neg";
 }
 
+// Fewer ops of one kind may be anything; models have more parameters. Our own
+// choice.
+constexpr size_t kFewestParameters = 16;
+// Names occur equally often in a loop if their counts differ by at most this
+// share. A loop passes over all parameters if it has at least
+// kMostOfParameters as many passes; it may pass over buffers as well.
+constexpr double kEqualCounts = 0.1;
+constexpr double kMostOfParameters = 0.8;
+
+// How many tensors an op on a single tensor reads and writes.
+double TensorsMoved(std::string_view op) {
+  const std::string_view name = PlainName(op);
+  return IsAnyOf(name, {"add", "sub", "lerp", "addcmul", "addcdiv"}) ? 3 : 2;
+}
+// lerp_ reads the parameter and its average, and writes the average.
+constexpr double kTensorsOfLerp = 3;
+
 using Sizes = std::vector<int64_t>;
 
 // Returns the sizes of the parameters, taken from their gradients. Leaves out
@@ -135,6 +152,7 @@ class Finder {
     }
     Close(m_.steps.windows.size());
     DropFewSizes();
+    if (!m_.trace.watched(Kind::kOpShapes)) FindLoopOverParameters();
     DropUnreadStatistics();
     for (const Span& update : m_.parts.optimizer.spans) {
       updated_.insert(SteadyStepAt(m_.steps, update.begin_ns));
@@ -283,6 +301,36 @@ class Finder {
     }
   }
 
+  // Without sizes: ops that update a tensor in place, and as many of other
+  // updates, as often as there are parameters, work on the weights one by one.
+  void FindLoopOverParameters() {
+    const auto passes = AccumulationsOfAPass(m_.trace, m_.tree, m_.steps);
+    std::map<std::pair<size_t, NameId>, std::vector<OpBetweenSteps*>> by_name;
+    for (OpBetweenSteps& one : found_.ops) {
+      if (one.kind == BetweenSteps::kOther && m_.tree.traits(one.row).update) {
+        by_name[{one.step, OpAt(one.row).name}].push_back(&one);
+      }
+    }
+    std::map<size_t, double> most;  // by step: ops of one name, in place
+    for (const auto& [key, ops] : by_name) {
+      if (m_.trace.name(key.second).ends_with('_')) {
+        most[key.first] =
+            std::max(most[key.first], static_cast<double>(ops.size()));
+      }
+    }
+    for (const auto& [key, ops] : by_name) {
+      const auto parameters = static_cast<double>(
+          std::max(passes[key.first].size(), kFewestParameters));
+      const double loop = most[key.first];
+      if (loop < kMostOfParameters * parameters ||
+          std::abs(static_cast<double>(ops.size()) - loop) >
+              kEqualCounts * loop) {
+        continue;
+      }
+      for (OpBetweenSteps* one : ops) one->kind = BetweenSteps::kWeights;
+    }
+  }
+
   // A program that logs values reads them. So unread statistics of anything but
   // weights may be part of the next batch.
   void DropUnreadStatistics() {
@@ -320,12 +368,20 @@ WorkBetweenSteps FindWorkBetweenSteps(const AnalysisContext& context) {
   return Finder(context).Find();
 }
 
-// Memory, not arithmetic, limits updates. lerp_ reads the parameter and its
-// average, and writes the average: three tensors.
+// Memory, not arithmetic, limits updates.
 double LeftInOnePass(const AnalysisContext& context,
                      const std::vector<OpBetweenSteps>& ops) {
-  constexpr double kTensors = 3;
   const Trace& trace = context.trace;
+  if (!trace.watched(Kind::kOpShapes)) {
+    // Each name occurs once per parameter.
+    std::set<NameId> names;
+    double moved = 0;
+    for (const OpBetweenSteps& one : ops) {
+      const NameId name = trace.ops()[one.row].name;
+      if (names.insert(name).second) moved += TensorsMoved(trace.name(name));
+    }
+    return std::min(1.0, kTensorsOfLerp / moved);
+  }
   std::map<size_t, std::set<Sizes>> sizes_by_step;
   Paces paces;
   double ns = 0, moved = 0;
@@ -347,7 +403,7 @@ double LeftInOnePass(const AnalysisContext& context,
     for (RowId row : passes[step]) {
       const TensorShape gradient = TensorArgument(trace, row, 0);
       if (!sizes.contains(gradient.dims)) continue;
-      once += kTensors * static_cast<double>(BytesOf(trace, gradient));
+      once += kTensorsOfLerp * static_cast<double>(BytesOf(trace, gradient));
     }
   }
   if (moved <= 0 || once <= 0) return 1;

@@ -46,14 +46,15 @@ struct WorkBetweenSteps {
 //
 // Ops after the end of a step's window, or followed by a forward pass inside
 // it, may prepare that pass. Among these, and if steps are not marked, only ops
-// on weights count. Ops are known to work on weights if sizes were recorded and
-// the ops take most sizes of parameters, at least two. REQUIRES: a range marks
-// the optimizer's step.
+// on weights count. Ops are known to work on weights if they take most sizes of
+// parameters, at least two. Without recorded sizes, they must update tensors in
+// place as often as there are parameters. REQUIRES: a range marks the
+// optimizer's step.
 WorkBetweenSteps FindWorkBetweenSteps(const AnalysisContext& context);
 
 // Returns the share (0 to 1) of the time of `ops`, all kWeights, that remains
 // if each parameter is updated in a single in-place pass (lerp_) at the pace of
-// the recorded ops. 1 if sizes were not recorded.
+// the recorded ops.
 double LeftInOnePass(const AnalysisContext& context,
                      const std::vector<OpBetweenSteps>& ops);
 

@@ -158,12 +158,14 @@ void SayFix(BetweenSteps kind, Finding& finding) {
   }
 }
 
-std::string InWords(BetweenSteps kind) {
+std::string InWords(BetweenSteps kind, bool has_sizes) {
   switch (kind) {
     case BetweenSteps::kStatistics:
       return "ops that compute statistics take ";
     case BetweenSteps::kWeights:
-      return "ops on single tensors of the parameters' sizes take ";
+      return has_sizes ? "ops on single tensors of the parameters' sizes take "
+                       : "ops on one tensor at a time, as often as there are "
+                         "parameters, take ";
     case BetweenSteps::kCopies:
       return "copies of storages as large as the parameters' take ";
     case BetweenSteps::kOther:
@@ -198,8 +200,9 @@ Found Describe(const AnalysisContext& m, BetweenSteps kind, const Part& part) {
   finding.evidence =
       "After the optimizer's step and before the next forward "
       "pass, " +
-      InWords(kind) + Milliseconds(part.ns * 1e-6) + " of the " +
-      Milliseconds(step * 1e-6) + " step (" + Percent(part.ns / step) +
+      InWords(kind, m.trace.watched(Kind::kOpShapes)) +
+      Milliseconds(part.ns * 1e-6) + " of the " + Milliseconds(step * 1e-6) +
+      " step (" + Percent(part.ns / step) +
       ") on the host: " + LongestOps(m, RowsOf(part.ops)) + " per step.";
   const OpBetweenSteps& longest = *std::ranges::max_element(
       part.ops, {},
@@ -286,8 +289,10 @@ constexpr Rule kRules[] = {
          "run with a GPU: the replayed step is 10 % shorter without them). "
          "They compute statistics (histograms, norms, extremes), of weights or "
          "with values that are read, or work on tensors of the parameters' "
-         "sizes, one by one, such as an average of the weights; of the latter, "
-         "an update in one pass remains. Other ops are a hint, at most low",
+         "sizes, one by one, such as an average of the weights (without sizes: "
+         "update tensors in place as often as there are parameters); of the "
+         "latter, an update in one pass remains. Other ops are a hint, at most "
+         "low",
      .avoid =
          "the ops belong to loading, validation, saving, collectives, "
          "zeroing of gradients or scaling of the loss, which other rules "

@@ -23,6 +23,7 @@ namespace {
 // Share of the step, as launch-bound requires for framework code.
 constexpr double kShare = 0.10;
 constexpr size_t kLoopsShown = 3;
+constexpr size_t kOpsShown = 6;
 // Least number of loops per step that go backwards over time. A few may be for
 // different quantities; more are one per environment or sample. Our own choice.
 constexpr double kLeastScans = 4;
@@ -47,14 +48,25 @@ Example ExampleOf(const AnalysisContext& m, const OpLoop& loop) {
           std::to_string(loop.passes) + " times " + loop.chain};
 }
 
+// "a > b > c > ... (12 ops)" for long chains.
+std::string Shortened(const std::string& chain) {
+  size_t ops = 1, end = std::string::npos;
+  for (size_t at = 0; (at = chain.find(" > ", at)) != std::string::npos; ++at) {
+    if (ops++ == kOpsShown) end = at;
+  }
+  return end == std::string::npos ? chain
+                                  : chain.substr(0, end) + " > ... (" +
+                                        std::to_string(ops) + " ops)";
+}
+
 std::string PlaceOf(const AnalysisContext& m, const OpLoop& loop) {
   std::string place = CallSites(m.trace).Place(
       m.steps.thread, loop.forward.begin_ns + loop.forward.length() / 2, kNone);
-  return place.empty() ? loop.chain : place;
+  return place.empty() ? Shortened(loop.chain) : place;
 }
 
 std::string InWords(const std::string& chain, const SameLoops& loops) {
-  return chain + " (" + Count(std::llround(loops.passes), "time") +
+  return Shortened(chain) + " (" + Count(std::llround(loops.passes), "time") +
          " per step, " + Milliseconds(loops.ns * 1e-6) + ")";
 }
 
@@ -256,7 +268,9 @@ constexpr Rule kRules[] = {
                   "torch.vmap.html",
      .detect =
          "the same chain of at most 64 ops repeats at least 16 times without "
-         "anything between, in two thirds of the steps; each pass picks an "
+         "anything between, in two thirds of the steps, or passes that share "
+         "60 % of their ops select one element of a tensor after the other; "
+         "each pass picks an "
          "element of a tensor, reads a value, or multiplies one row or sample "
          "(as a hint, where sizes were not recorded: uploads something and "
          "waits for a result), or adds one of the elements that aten::unbind "

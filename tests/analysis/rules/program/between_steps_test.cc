@@ -170,6 +170,45 @@ TEST(WorkBetweenStepsTest, StaysSilentOnOnePassInPlace) {
                       kRule));
 }
 
+// Without sizes: steps of 9.5 ms that update 20 parameters, and then run `ops`
+// for `tensors` tensors.
+Report WithoutSizes(int tensors, const std::vector<const char*>& ops) {
+  CpuText text;
+  for (int step = 0; step < 8; ++step) {
+    text.Op("aten::linear", 4'000);
+    text.Op("kind=backward AddmmBackward0", 5'000);
+    for (int i = 0; i < 20; ++i) {
+      text.Op("kind=backward torch::autograd::AccumulateGrad", 5);
+    }
+    Update(text);
+    for (int i = 0; i < tensors; ++i) {
+      for (const char* op : ops) text.Op(op, 50);
+    }
+    text.EndStep();
+  }
+  return text.Analyzed();
+}
+
+TEST(WorkBetweenStepsTest, KnowsALoopOverTheWeightsWithoutSizes) {
+  const std::vector<const char*> average = {"aten::mul_", "aten::mul",
+                                            "aten::add_"};
+  const Report report = WithoutSizes(30, average);  // and over ten buffers
+  const Finding* finding = Find(report, kRule);
+  ASSERT_NE(finding, nullptr);
+  EXPECT_EQ(finding->confidence, Confidence::kStrong);
+  EXPECT_NE(finding->evidence.find("as often as there are parameters"),
+            std::string::npos);
+  // The ops move seven tensors; an update in place would move three.
+  EXPECT_NEAR(finding->gain.expected_ms, 4.5 * 4 / 7, 0.02);
+  // Fewer passes than parameters, and ops that make new tensors.
+  for (const Report& other :
+       {WithoutSizes(12, {"aten::mul_", "aten::mul", "aten::add_"}),
+        WithoutSizes(30, {"aten::mul", "aten::mul", "aten::add"})}) {
+    EXPECT_TRUE(Find(other, kRule) == nullptr ||
+                Find(other, kRule)->confidence == Confidence::kHint);
+  }
+}
+
 TEST(WorkBetweenStepsTest, RanksOtherWorkAtMostLow) {
   for (const Report& report :
        {AfterIt("aten::bitwise_xor", 9'000),

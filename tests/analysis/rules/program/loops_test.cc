@@ -395,5 +395,39 @@ TEST(UnbatchedLoopTest, PredictsNoMoreThanTheGpuWaits) {
                 report.time_split_ms.at("host_code") + 0.01);
 }
 
+// Augments images of a batch one by one, and flips every `flips`-th of them.
+// Before each pass, it selects an image.
+Report Augmented(int flips, bool numbered, int images = 32) {
+  CpuText text;
+  for (int step = 0; step < 4; ++step) {
+    text.Op("aten::mm", 2'000);
+    for (int i = 0; i < 32; ++i) {
+      text.Op("inputs=(float[" + std::to_string(images) +
+                  ",3,8,8],Scalar=\"0\",Scalar=\"" +
+                  std::to_string(numbered ? i : 0) + "\") aten::select",
+              5);
+      for (const char* op : {"aten::mul", "aten::clamp", "aten::sub"}) {
+        text.Op(op, 15);
+      }
+      if (i % flips == 0 || i % 7 == 0) text.Op("aten::flip", 15);
+    }
+    text.Op("aten::mm", 2'000);
+    text.EndStep();
+  }
+  return text.Analyzed();
+}
+
+TEST(UnbatchedLoopTest, PassesMayDiffer) {
+  const Report report = Augmented(3, true);
+  const Finding* finding = Find(report, "unbatched-loop");
+  ASSERT_NE(finding, nullptr);
+  EXPECT_NE(finding->evidence.find("aten::mul > aten::clamp > aten::sub"),
+            std::string::npos)
+      << finding->evidence;
+  // Indices may be unknown, but then the loop must take all elements.
+  EXPECT_NE(Find(Augmented(3, false), "unbatched-loop"), nullptr);
+  EXPECT_EQ(Find(Augmented(3, false, 64), "unbatched-loop"), nullptr);
+}
+
 }  // namespace
 }  // namespace stepscope::loops_test
