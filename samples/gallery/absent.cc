@@ -27,6 +27,7 @@ std::vector<Absent> AbsentRules() {
       {"diagonal-product", kPython},
       {"direct-convolution", kPython},
       {"double-argsort", kPython},
+      {"experts-one-by-one", kPython},
       {"explicit-inverse", kPython},
       {"exposed-collective", kRanks},
       {"foreach-not-fused", "torch::optim has no foreach optimizer"},

@@ -1,6 +1,8 @@
 // Do networks of equal shape, each with its own weights, run one after the
-// other? Source: PyTorch tutorials, "Model ensembling":
-// torch.func.stack_module_state and torch.vmap run all members at once.
+// other? Sources: PyTorch tutorials, "Model ensembling":
+// torch.func.stack_module_state and torch.vmap run all members at once;
+// MegaBlocks (arxiv.org/abs/2211.15841): the experts of a mixture as one
+// product of groups.
 #include <algorithm>
 #include <cstdint>
 #include <optional>
@@ -14,6 +16,9 @@
 #include "evidence/gradients/layer_calls.h"
 #include "evidence/program/merged_calls.h"
 #include "evidence/program/op_shapes.h"
+#include "evidence/program/shortened_ops.h"
+#include "evidence/recording_load.h"
+#include "ops/contains.h"
 #include "ops/op_arguments.h"
 #include "ops/op_traits.h"
 #include "steps/forward_steps.h"
@@ -30,6 +35,9 @@ constexpr size_t kLeastMembers = 3;
 constexpr size_t kLeastLayers = 2;     // of a member
 constexpr size_t kLongestMember = 64;  // ops
 constexpr char kChange[] = "networks run at once";
+constexpr char kExperts[] = "experts run at once";
+// A loop with fewer experts costs little. Our own choice.
+constexpr size_t kLeastExperts = 8;
 
 // Consecutive equal chains of ops, in one step.
 struct Ensemble {
@@ -200,7 +208,190 @@ Verdict CheckNetworksOneByOne(const AnalysisContext& m) {
                     .trials = {std::move(sum.edit)}});
 }
 
+// The experts of one layer, in one step.
+struct ExpertLoop {
+  size_t step = 0;
+  size_t experts = 0;
+  std::vector<RowId> products = {};  // outermost ops that multiply
+  std::vector<RowId> rest = {};      // the other ops of the passes
+};
+
+// Reads the forward ops of a step as passes of a loop over experts: list the
+// tokens of the expert, gather them, multiply, and add the results to those of
+// all tokens.
+class ExpertFinder {
+ public:
+  explicit ExpertFinder(const AnalysisContext& context) : m_(context) {}
+
+  std::vector<ExpertLoop> Find() {
+    for (const ForwardStep& step : m_.forward) {
+      Close();
+      loop_.step = step.step;
+      for (RowId row : step.ops) {
+        if (!m_.tree.traits(row).bookkeeping) Take(row);
+      }
+    }
+    Close();
+    return std::move(found_);
+  }
+
+ private:
+  // One pass.
+  struct Pass {
+    std::vector<RowId> products = {}, rest = {};
+    bool lists = false, gathers = false;
+  };
+
+  bool ListsPlaces(RowId row) const {
+    return std::ranges::any_of(m_.tree.inside(row), [&](RowId inner) {
+      return PlainNameOf(m_.trace, inner) == "nonzero";
+    });
+  }
+  bool HasProduct(RowId row) const {
+    return std::ranges::any_of(m_.tree.inside(row), [&](RowId inner) {
+      return Multiplies(m_.tree.traits(inner).kind);
+    });
+  }
+
+  void Take(RowId row) {
+    const std::string_view name = PlainNameOf(m_.trace, row);
+    const bool lists = ListsPlaces(row);
+    // x[mask] lists and gathers at once.
+    const bool gathers = name == "index" || name == "index_select";
+    if (lists && pass_.products.empty()) pass_ = {};
+    if (lists || gathers) {
+      pass_.lists |= lists;
+      pass_.gathers |= gathers;
+      pass_.rest.push_back(row);
+      return;
+    }
+    if (!pass_.gathers) {
+      // Between two loops the network computes something else.
+      if (HasProduct(row)) Close();
+      return;
+    }
+    if (HasProduct(row)) {
+      pass_.products.push_back(row);
+      return;
+    }
+    pass_.rest.push_back(row);
+    if (!IsAnyOf(name, {"index_add", "index_put", "index_copy", "scatter_add",
+                        "index_reduce"})) {
+      return;
+    }
+    if (pass_.lists && pass_.products.size() >= kLeastLayers) AddPass();
+    pass_ = {};
+  }
+
+  void AddPass() {
+    ++loop_.experts;
+    const auto append = [](std::vector<RowId>& to, std::vector<RowId>& rows) {
+      to.insert(to.end(), rows.begin(), rows.end());
+    };
+    append(loop_.products, pass_.products);
+    append(loop_.rest, pass_.rest);
+  }
+
+  void Close() {
+    if (loop_.experts >= kLeastExperts) found_.push_back(std::move(loop_));
+    loop_ = {.step = loop_.step};
+    pass_ = {};
+  }
+
+  const AnalysisContext& m_;
+  std::vector<ExpertLoop> found_;
+  ExpertLoop loop_;
+  Pass pass_;
+};
+
+// Adds `row` and its autograd nodes, of which the share `left` remains.
+void AddWithNodes(const AnalysisContext& m, RowId row, double left,
+                  std::vector<ShortenedOp>& ops) {
+  ops.push_back({row, left});
+  for (RowId node : m.backward.Of(m.trace.ops()[row])) {
+    ops.push_back({node, left});
+  }
+}
+
+Verdict CheckExpertsOneByOne(const AnalysisContext& m) {
+  if (!m.has_gpu) return Clean();
+  const std::vector<ExpertLoop> found = ExpertFinder(m).Find();
+  if (!RecursInMostSteps(m.steps, found)) return Clean();
+  std::vector<ShortenedOp> products, rest;
+  double experts = 0;
+  for (const ExpertLoop& one : found) {
+    const auto count = static_cast<double>(one.experts);
+    experts += count;
+    for (RowId row : one.products) AddWithNodes(m, row, 1 / count, products);
+    for (RowId row : one.rest) AddWithNodes(m, row, 1 / count, rest);
+  }
+  const auto steps = static_cast<double>(m.steps.steady.size());
+  const auto events = static_cast<double>(products.size() + rest.size());
+  ShortenedOps called = ShortenOps(m, std::move(products), kExperts);
+  const ShortenedOps moved = ShortenOps(m, std::move(rest), kExperts);
+  // A product of groups computes as much as the products of all experts, and
+  // only the calls are saved.
+  called.edit.scales.clear();
+  Edit edit = Combine(called.edit, moved.edit);
+  double host_ns = 0;
+  for (const HostCut& cut : edit.cuts) {
+    host_ns += static_cast<double>(cut.span.length()) - cut.keep_ns;
+  }
+  const RowId first = found.front().products.front();
+  Finding finding = FindingAbout(m, first, found.front().products.back(),
+                                 "a loop of experts");
+  finding.confidence = Confidence::kStrong;
+  finding.evidence =
+      "Experts run one after the other, " +
+      MeanCount(experts / static_cast<double>(found.size()), "expert") + " " +
+      MeanCount(static_cast<double>(found.size()) / steps, "time") +
+      " per step: for each one, the program lists its tokens and waits for "
+      "their number, gathers them, multiplies, and adds up the results. With "
+      "the backward pass this takes the host " +
+      Milliseconds(host_ns / steps * 1e-6) +
+      " per step. On the GPU, all but the products takes " +
+      Milliseconds(moved.ns * 1e-6) + ".";
+  finding.assumption =
+      "at best: one call for all experts of a layer, whose product of groups "
+      "computes as long as the products of all experts";
+  finding.fix_python =
+      "sort the tokens by expert once per layer (order = experts.argsort(), "
+      "sizes = experts.bincount()), and multiply them as groups: "
+      "torch._grouped_mm (torch 2.8), MegaBlocks or ScatterMoE; transformers: "
+      "experts_implementation=\"grouped_mm\"";
+  finding.fix_cpp =
+      "sort the tokens by expert once per layer, and multiply them as groups: "
+      "at::_grouped_mm, or CUTLASS's grouped GEMM";
+  finding.wrong_if = "the experts have different shapes";
+  const double bound_ns =
+      moved.saved_ns +
+      std::min(LargestUnrecordedNs(m, host_ns / steps, events / steps),
+               m.MeanNs(Cause::kDispatch) + m.MeanNs(Cause::kHostCode) +
+                   m.MeanNs(Cause::kSync) + m.MeanNs(Cause::kBlockingCopy) +
+                   m.MeanNs(Cause::kKernelLatency));
+  return Fire(Found{.finding = std::move(finding),
+                    .bound_ns = bound_ns,
+                    .trials = {std::move(edit)}});
+}
+
 constexpr Rule kRules[] = {
+    {.id = "experts-one-by-one",
+     .question = "Do the experts of a mixture run one after the other?",
+     .runs = Runs::kGpuOnly,
+     .needs = {Kind::kOp},
+     .causes = {Cause::kDispatch, Cause::kSync, Cause::kHostCode,
+                Cause::kCompute},
+     .check = &CheckExpertsOneByOne,
+     .reference = "MegaBlocks: https://arxiv.org/abs/2211.15841",
+     .detect = "in two thirds of the steps, eight passes or more follow each "
+               "other that list places (aten::nonzero, also inside where or "
+               "index), gather rows, call two products or more, and add the "
+               "results by index",
+     .avoid = "other products run between the passes, or a pass has fewer than "
+              "two products: rows of groups (boolean-mask)",
+     .fix_cpp = "at::_grouped_mm on tokens sorted by expert",
+     .fix_python = "torch._grouped_mm, MegaBlocks or ScatterMoE on tokens "
+                   "sorted by expert"},
     {.id = "networks-one-by-one",
      .question = "Do networks of one shape, each with its own weights, run one "
                  "after the other?",

@@ -1,4 +1,5 @@
 #include "analysis/rules/rule_testing.h"
+#include "support/compute_text.h"
 #include "support/engine_text.h"
 
 namespace stepscope::ensembles_test {
@@ -109,6 +110,57 @@ TEST(EnsemblesTest, IgnoresSharedWeights) {
 
 TEST(EnsemblesTest, IgnoresNetworksThatAreTrainedOneAfterTheOther) {
   EXPECT_TRUE(IsClean(Of({.inner_backward = true}), kRule));
+}
+
+// A layer with `experts` experts, whose ops launch kernels of 5 us.
+struct Mixture {
+  int experts = 16;
+  int products = 2;           // per expert
+  bool lists = true;          // each pass asks for the places of its tokens
+  bool adds_by_index = true;  // the results are added to those of all tokens
+  bool between = false;       // another product runs between two passes
+};
+
+Report Of(const Mixture& how) {
+  ComputeText text;
+  const auto op = [&](const char* name) {
+    text.Op(name, "", {{std::string("a kernel of ") + name, 5}}, 20);
+  };
+  for (int step = 0; step < 4; ++step) {
+    for (int i = 0; i < how.experts; ++i) {
+      text.Begin();
+      if (how.lists) op("aten::nonzero");
+      text.End("aten::where", "", 25);
+      op("aten::index");
+      for (int k = 0; k < how.products; ++k) op("aten::mm");
+      op("aten::mul");
+      op(how.adds_by_index ? "aten::index_add_" : "aten::add_");
+      if (how.between) op("aten::mm");
+    }
+    text.EndStep();
+  }
+  return text.Analyzed();
+}
+
+TEST(ExpertsOneByOneTest, FiresOnALoopOverExperts) {
+  const Report report = Of(Mixture{});
+  const Finding* finding = Find(report, "experts-one-by-one");
+  ASSERT_NE(finding, nullptr);
+  EXPECT_EQ(finding->gain_kind, GainKind::kBound);
+  EXPECT_NE(finding->evidence.find("16 experts 1 time per step"),
+            std::string::npos)
+      << finding->evidence;
+  // The host takes 125 us per expert, of which one remains.
+  EXPECT_GT(finding->gain.expected_ms, 0.8 * 15 * 0.125);
+  EXPECT_LT(finding->gain.expected_ms, 16 * 0.125);
+}
+
+TEST(ExpertsOneByOneTest, StaysSilentOnOtherLoops) {
+  for (const Mixture& how :
+       {Mixture{.experts = 6}, Mixture{.products = 1}, Mixture{.lists = false},
+        Mixture{.adds_by_index = false}, Mixture{.between = true}}) {
+    EXPECT_EQ(Find(Of(how), "experts-one-by-one"), nullptr);
+  }
 }
 
 }  // namespace
