@@ -169,7 +169,7 @@ struct Rule {
   const char* avoid = "";
   const char* fix_cpp = "";
   const char* fix_python = "";
-  // What the change does, in the user's terms ("uploads from pinned memory"),
+  // What the change does, in the user's terms ("uploads that do not block"),
   // if its edits only name events. The plan prints it; without it, the id.
   const char* change = "";
   // Called once for all ranks of a run together, with nothing to replay; null

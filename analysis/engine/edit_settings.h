@@ -23,7 +23,7 @@ struct AnalysisContext;
 std::vector<std::string> ChangesInWords(const Edit& edit);
 
 // What the change of rule `id` does, in the user's terms, for edits without a
-// name: "uploads from pinned memory"; the id itself for a rule without such
+// name: "uploads that do not block"; the id itself for a rule without such
 // words.
 std::string ChangeOfRule(std::string_view id);
 

@@ -6,6 +6,7 @@
 // memory.
 #include <algorithm>
 #include <cstdint>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -30,6 +31,10 @@ constexpr int64_t kPageableBytes = 1 << 20;
 constexpr int64_t kDrainNs = 10'000;
 constexpr int64_t kSoonNs = 50'000;  // work that awaits an event starts sooner
 constexpr double kLoaderShare = 0.05;
+// With so many uploads per step that alternate with kernels, weights are kept
+// on the host. Our own choice; a batch has a few tensors.
+constexpr double kWeightsPerStep = 16;
+constexpr size_t kWeightSizes = 4;
 // Share of the usual rate of the device's bus. Half of the rate is what a slot
 // with half the lanes, or of the previous PCIe generation, reaches.
 constexpr double kSlowBus = 0.5;
@@ -61,6 +66,37 @@ void AddExamples(const AnalysisContext& m, std::vector<const HostCopy*> copies,
                   ? std::string("a copy")
                   : std::string(m.trace.name(m.trace.ops()[copy.op].name)))});
   }
+}
+
+// True if the uploads of a step have many sizes and alternate with kernels, as
+// those of weights do that are kept on the host and uploaded layer by layer. A
+// batch is uploaded before its kernels are launched, and the batches of several
+// passes in a step have the same sizes.
+bool AreWeights(const AnalysisContext& m,
+                const std::vector<const HostCopy*>& uploads) {
+  std::set<int64_t> sizes;
+  for (const HostCopy* one : uploads) {
+    sizes.insert(m.trace.copies()[one->copy].bytes);
+  }
+  if (sizes.size() < kWeightSizes) return false;
+  std::vector<int64_t> launches;
+  for (const Kernel& kernel : m.trace.kernels()) {
+    if (kernel.call == kNone) continue;
+    launches.push_back(m.trace.runtime_calls()[kernel.call].begin_ns);
+  }
+  std::ranges::sort(launches);
+  double alternate = 0;
+  for (size_t i = 1; i < uploads.size(); ++i) {
+    const RowId before = m.trace.copies()[uploads[i - 1]->copy].call;
+    const RowId call = m.trace.copies()[uploads[i]->copy].call;
+    if (before == kNone || call == kNone) continue;
+    const auto launch = std::ranges::lower_bound(
+        launches, m.trace.runtime_calls()[before].begin_ns);
+    alternate += launch != launches.end() &&
+                 *launch < m.trace.runtime_calls()[call].begin_ns;
+  }
+  return alternate >=
+         kWeightsPerStep * static_cast<double>(m.steps.steady.size());
 }
 
 // The texts of CheckPageable() for one direction.
@@ -163,9 +199,11 @@ Verdict CheckPageable(const AnalysisContext& m, const PageableTexts& texts) {
       })) {
     return Skip(texts.unknown);
   }
+  const HostCopyFilter pageable = [&](const HostCopy& one) {
+    return memory_of(one) == MemoryKind::kPageable;
+  };
   const HostCopyFilter filter = [&](const HostCopy& one) {
-    return memory_of(one) == MemoryKind::kPageable &&
-           m.trace.copies()[one.copy].bytes >= kStagedBytes;
+    return pageable(one) && m.trace.copies()[one.copy].bytes >= kStagedBytes;
   };
   if (ShareOfStepsWith(m, copies, filter, kPageableBytes) < kMostSteps) {
     return Clean();
@@ -189,6 +227,13 @@ Verdict CheckPageable(const AnalysisContext& m, const PageableTexts& texts) {
       texts.direction == Direction::kToHost ? IdleAfterNs(m, copied) : 0;
   const bool computes = after * 1e-6 >= MinReportableGainMs(m);
   if (computes) bound += after;
+  const bool offloads =
+      texts.direction == Direction::kToDevice && AreWeights(m, copied);
+  if (offloads) {
+    const HostCopySums all = SumHostCopies(m, copies, pageable);
+    bound = std::min(all.held_ns + all.queued_ns + all.exposed_ns,
+                     m.step_ns() - m.MeanNs(Cause::kCompute));
+  }
   if (bound * 1e-6 < MinReportableGainMs(m)) return Clean();
 
   Finding finding;
@@ -230,6 +275,23 @@ Verdict CheckPageable(const AnalysisContext& m, const PageableTexts& texts) {
         "logits.argmax(1).cpu(), or every N steps; " +
         finding.fix_python;
   }
+  if (offloads) {
+    finding.confidence = Confidence::kStrong;
+    finding.evidence +=
+        " They alternate with kernels, as uploads of weights do that are kept "
+        "on the host (CPU offload).";
+    finding.assumption = "the weights stay on the device";
+    finding.fix_cpp =
+        "keep the weights on the device; if they do not fit, keep them in 8 or "
+        "4 bits, or upload the next layer from pinned memory on a second "
+        "stream while this one computes";
+    finding.fix_python =
+        "keep the weights on the GPU: model.to(\"cuda\") without "
+        "enable_sequential_cpu_offload() or offload in the device map; if they "
+        "do not fit, enable_model_cpu_offload() or group offloading with a "
+        "stream (diffusers), or weights in 8 or 4 bits";
+    finding.wrong_if = "the weights do not fit on the device";
+  }
   const WaitFilter waits = [&](const HostWait& wait) {
     return wait.kind == texts.wait && wait.copy != kNone &&
            filter({.copy = wait.copy});
@@ -239,7 +301,9 @@ Verdict CheckPageable(const AnalysisContext& m, const PageableTexts& texts) {
   // while.
   if (texts.direction == Direction::kToDevice) {
     found.alternatives = {
-        {FromPinned(m, copies, filter, factor, /*assumed=*/!pinned.measured)}};
+        {offloads ? FromPinned(m, copies, pageable, 0, /*assumed=*/false)
+                  : FromPinned(m, copies, filter, factor,
+                               /*assumed=*/!pinned.measured)}};
   }
   DescribeWaits(m, waits, found);
   if (found.finding.examples.empty()) AddExamples(m, copied, found.finding);
@@ -494,7 +558,10 @@ constexpr Rule kRules[] = {
                   "loading and augmentation (pin_memory)",
      .detect = "uploads of at least 64 KiB from pageable memory add up to at "
                "least 1 MiB per step in two thirds of the steps, and pinning "
-               "saves at least 1 % of the step",
+               "saves at least 1 % of the step. If 16 uploads or more of four "
+               "sizes or more alternate with kernels, they are weights that "
+               "are kept on the host, and the change is to keep them on the "
+               "device",
      .avoid =
          "uploads are smaller (the driver stages these without waiting); "
          "they lie in the first step or outside steps; or the trace does not "
@@ -503,7 +570,7 @@ constexpr Rule kRules[] = {
                 "/*non_blocking=*/true)",
      .fix_python = "use DataLoader(pin_memory=True) and .to(device, "
                    "non_blocking=True)",
-     .change = "uploads from pinned memory"},
+     .change = "uploads that do not block"},
     {.id = "d2h-pageable",
      .question = "Are results downloaded into pageable memory?",
      .runs = Runs::kGpuOnly,

@@ -64,6 +64,39 @@ TEST(H2dPageableTest, FiresFromOneMebibytePerStep) {
   EXPECT_NE(Find(Uploading(2000, kMiB), "h2d-pageable"), nullptr);
 }
 
+// Steps with 20 uploads that take 300 us each. A kernel of 200 us follows each
+// of them, or all of them.
+Report UploadingWeights(bool alternate, int sizes) {
+  GpuText run;
+  for (int step = 0; step < 5; ++step) {
+    for (int i = 0; i < 20; ++i) {
+      run.Begin("op", "aten::copy_");
+      run.BlockingCopy(300, "pageable", "device", (1 + i % sizes) * kMiB);
+      run.End();
+      if (alternate) run.Kernel(200, "gemm");
+    }
+    for (int i = 0; !alternate && i < 20; ++i) run.Kernel(200, "gemm");
+    run.EndStep();
+  }
+  return run.Analyzed();
+}
+
+TEST(H2dPageableTest, UploadsThatAlternateWithKernelsAreWeights) {
+  const Report weights = UploadingWeights(true, 5);
+  const Finding* finding = Find(weights, "h2d-pageable");
+  ASSERT_NE(finding, nullptr);
+  EXPECT_NE(finding->fix_python.find("offload"), std::string::npos);
+  // Without the uploads, 20 kernels of 200 us remain.
+  EXPECT_NEAR(weights.steps.mean_ms - finding->gain.expected_ms, 4, 0.2);
+  // A batch of many tensors, and batches of many passes.
+  for (const Report& other :
+       {UploadingWeights(false, 5), UploadingWeights(true, 3)}) {
+    ASSERT_NE(Find(other, "h2d-pageable"), nullptr);
+    EXPECT_EQ(Find(other, "h2d-pageable")->fix_python.find("offload"),
+              std::string::npos);
+  }
+}
+
 TEST(H2dPageableTest, StaysSilentAboutPinnedMemory) {
   EXPECT_TRUE(IsClean(Uploading(4000, 20'000'000, "pinned"), "h2d-pageable"));
 }
