@@ -33,6 +33,7 @@ std::vector<Absent> AbsentRules() {
       {"foreach-not-fused", "torch::optim has no foreach optimizer"},
       {"fp8-candidate", "needs a Hopper GPU, and weights of gigabytes"},
       {"fragmentation", "depends on the allocator's history"},
+      {"gather-scatter", "needs a GPU, and a graph"},
       {"gc-pause", "only Python collects garbage"},
       {"function-by-hand", kPython},
       {"frequent-validation", "depends on how the program is used"},

@@ -18,6 +18,7 @@
 #include "evidence/program/merged_calls.h"
 #include "evidence/program/shortened_ops.h"
 #include "ops/backward_nodes.h"
+#include "ops/contains.h"
 #include "ops/intervals.h"
 #include "ops/op_arguments.h"
 #include "ops/op_traits.h"
