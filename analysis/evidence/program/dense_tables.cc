@@ -19,14 +19,6 @@
 namespace stepscope {
 namespace {
 
-// With a dense gradient, plain SGD makes four passes over V rows: it fills the
-// gradient, reads it in the update, and reads and writes the table. A sparse
-// gradient of n rows is written, sorted and summed (read and written twice
-// each), and read by the update, which also reads and writes its rows of the
-// table: up to eight passes over n rows. With ten times as many rows as
-// lookups, a sparse update moves at most a fifth of the bytes.
-constexpr int64_t kRowsPerLookup = 10;
-
 using Sizes = std::vector<int64_t>;
 
 // The positions of the arguments of a table's backward op, and of the forward
@@ -335,14 +327,17 @@ void FindReductions(const AnalysisContext& m, const std::vector<Kept>& kept,
   found.reduced = !left.empty();
 }
 
-// Adds the optimizer's ops in proportion to their work on tables. For lists
-// without recorded sizes, that is the share of tables in all gradients.
+// Adds the ops of the optimizer and of the gradient scaler in proportion to
+// their work on tables. For lists without recorded sizes, that is the share of
+// tables in all gradients.
 void FindUpdates(const AnalysisContext& m, const std::vector<Span>& zeroing,
                  const BySize& sizes, double share_of_gradients,
                  DenseTables& found) {
   const auto in_optimizer = [&](const Op& op) {
     return Covers(m.parts.optimizer.spans, op.begin_ns) ||
-           Covers(zeroing, op.begin_ns);
+           Covers(zeroing, op.begin_ns) ||
+           m.trace.name(op.name) ==
+               "aten::_amp_foreach_non_finite_check_and_unscale_";
   };
   for (RowId row : m.tree.of_thread(m.steps.thread)) {
     const Op& op = m.trace.ops()[row];
@@ -377,7 +372,9 @@ double FreeingNs(const AnalysisContext& m, const std::vector<Span>& zeroing) {
 
 }  // namespace
 
-DenseTables FindDenseTables(const AnalysisContext& m) {
+DenseTables FindDenseTables(
+    const AnalysisContext& m,
+    const std::function<bool(const DenseTable&)>& accept) {
   DenseTables found;
   if (m.steps.thread == kNone || m.steps.steady.empty()) return found;
   BySize sizes;
@@ -386,24 +383,24 @@ DenseTables FindDenseTables(const AnalysisContext& m) {
   if (sizes.empty()) return found;
   SumFinder sums(m, nodes, sizes);
   sums.Find();
-  std::erase_if(sizes, [](const auto& entry) {
-    const auto& [dims, one] = entry;
-    const auto rows = static_cast<double>(
-        std::min(one.kept.size(), one.backward.size()) * dims.front());
+  const auto steps = static_cast<double>(m.steps.steady.size());
+  for (auto& [dims, one] : sizes) {
+    one.found.count =
+        one.share() * static_cast<double>(one.kept.size()) / steps;
+    one.found.lookups /= steps;
+  }
+  std::erase_if(sizes, [&](const auto& entry) {
+    const Gradients& one = entry.second;
     return !one.sparse_possible || one.kept.empty() || one.may_be_tied() ||
-           one.found.lookups * kRowsPerLookup > rows;
+           !accept(one.found);
   });
   if (sizes.empty()) return found;
-  const auto steps = static_cast<double>(m.steps.steady.size());
   double bytes = 0;
   for (auto& [dims, one] : sizes) {
     for (RowId row : one.backward) found.backward.push_back({row, 0});
     for (RowId row : one.sums) found.update.push_back({row, 0});
     for (RowId row : one.kept) found.update.push_back({row, 1 - one.share()});
     bytes += one.share() * one.bytes;
-    one.found.count =
-        one.share() * static_cast<double>(one.kept.size()) / steps;
-    one.found.lookups /= steps;
     found.tables.push_back(one.found);
   }
   std::ranges::stable_sort(

@@ -1,7 +1,8 @@
 // FindDenseTables(): embedding tables whose gradient is as large as the table,
-// although a step looks up few of its rows.
+// however few rows a step looks up.
 #pragma once
 
+#include <functional>
 #include <vector>
 
 #include "context/analysis_context.h"
@@ -33,11 +34,13 @@ struct DenseTables {
   double hidden_ns = 0;
 };
 
-// Finds tables if a step looks up at most a tenth of their rows. Leaves out
-// tables that another layer also uses (a tied output layer), because their
-// gradient is dense in any case, and tables for which PyTorch makes no sparse
-// gradients (scale_grad_by_freq, bags by maximum). Empty if no sizes of tables
-// were recorded.
-DenseTables FindDenseTables(const AnalysisContext& context);
+// Finds the tables that `accept` accepts, by size and by numbers per step.
+// Leaves out tables that another layer also uses (a tied output layer), because
+// their gradient is dense in any case, and tables for which PyTorch makes no
+// sparse gradients (scale_grad_by_freq, bags by maximum). Empty if no sizes of
+// tables were recorded.
+DenseTables FindDenseTables(
+    const AnalysisContext& context,
+    const std::function<bool(const DenseTable&)>& accept);
 
 }  // namespace stepscope

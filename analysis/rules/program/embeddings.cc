@@ -1,5 +1,6 @@
 // Is the gradient of an embedding table as large as the table, although a step
-// looks up only a few rows?
+// looks up only a few rows? Source of the sparse updates: torch/optim in
+// PyTorch, sgd.py, adagrad.py and _functional.py (SparseAdam).
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
@@ -11,6 +12,7 @@
 #include "context/noise.h"
 #include "context/rule.h"
 #include "evidence/call_site.h"
+#include "evidence/kernel_evidence.h"
 #include "evidence/optimizer_work.h"
 #include "evidence/program/dense_tables.h"
 #include "steps/steady_steps.h"
@@ -23,16 +25,32 @@ namespace {
 constexpr size_t kTablesShown = 3;
 constexpr char kChange[] = "sparse gradients of embedding tables";
 
-// The time of an update with a sparse gradient on a CPU, independent of the
+// With a dense gradient, plain SGD makes four passes over V rows: it fills the
+// gradient, reads it in the update, and reads and writes the table. A sparse
+// gradient of n rows is written, sorted and summed (read and written twice
+// each), and read by the update, which also reads and writes its rows of the
+// table: up to eight passes over n rows. With ten times as many rows as
+// lookups, a sparse update moves at most a fifth of the bytes.
+constexpr double kRowsPerLookup = 10;
+// With fewer rows, a sparse update may still be faster than the recorded one.
+// Its time is known where the memory bandwidth is. With less than two rows per
+// lookup not even SGD moves less.
+constexpr double kLeastRowsPerLookup = 2;
+
+// An update with a sparse gradient. On a CPU, its time is independent of the
 // size of the table: per table, and per element of the rows looked up (torch
-// 2.11, one core, CPU time: 16 to 8192 rows of 64 and 256 elements).
+// 2.11, one core, CPU time: 16 to 8192 rows of 64 and 256 elements). On a GPU,
+// its ops make so many passes over the rows: they read or write each once.
 struct SparseUpdate {
   std::string_view optimizer;  // the optimizer that it replaces
-  double table_ns, element_ns;
+  double table_ns, element_ns, passes;
 };
-constexpr SparseUpdate kSparseUpdates[] = {{"SGD", 30'000, 1},
-                                           {"Adagrad", 120'000, 6}};
-constexpr SparseUpdate kSparseAdam = {"Adam", 170'000, 12};
+constexpr SparseUpdate kSparseUpdates[] = {{"SGD", 30'000, 1, 3},
+                                           {"Adagrad", 120'000, 6, 17}};
+constexpr SparseUpdate kSparseAdam = {"Adam", 170'000, 12, 40};
+// The passes before the update: gradients of several lookups are concatenated,
+// sorted by row, and summed up.
+constexpr double kGradientPasses = 5;
 // Rows are often looked up twice, and several threads share the work.
 constexpr double kLeastElements = 0.4;
 
@@ -56,16 +74,61 @@ SparseUpdate UpdateOf(const AnalysisContext& m, const DenseTables& found) {
   return least;
 }
 
-double SparseUpdateNs(const AnalysisContext& m, const DenseTables& found) {
-  if (m.has_gpu) return 0;  // launches, which the device may hide
+// Returns the bytes per ns that ops on rows move on the GPU; 0 if unknown.
+double RowRate(const AnalysisContext& m) {
+  return m.has_gpu && m.kernels.peaks.exact
+             ? kGoodBandwidth * m.kernels.peaks.bytes_per_ns
+             : 0;
+}
+
+// Returns the time of the gradients and updates of the rows that are looked up,
+// per step, if the share `distinct` of the lookups are of different rows. 0 on
+// a GPU of unknown bandwidth.
+double SparseUpdateNs(const AnalysisContext& m, const DenseTables& found,
+                      double distinct) {
   const SparseUpdate update = UpdateOf(m, found);
+  const double rate = RowRate(m);
   double ns = 0;
-  for (const DenseTable& table : found.tables) {
-    ns += table.count * update.table_ns +
-          kLeastElements * table.lookups *
-              static_cast<double>(table.table.dims.back()) * update.element_ns;
+  for (const DenseTable& one : found.tables) {
+    const double elements =
+        one.lookups * static_cast<double>(one.table.dims.back());
+    if (!m.has_gpu) {
+      ns +=
+          one.count * update.table_ns + distinct * elements * update.element_ns;
+    } else if (rate > 0) {
+      const double bytes = static_cast<double>(BytesOf(m.trace, one.table)) /
+                           static_cast<double>(ElementsOf(one.table));
+      ns += (kGradientPasses + distinct * update.passes) * elements * bytes /
+            rate;
+    }
   }
   return ns;
+}
+
+std::vector<ShortenedOp> AllOps(const DenseTables& found) {
+  std::vector<ShortenedOp> all = found.backward;
+  all.insert(all.end(), found.update.begin(), found.update.end());
+  return all;
+}
+
+// Returns the tables whose gradients can be sparse: those with many rows per
+// lookup, and, on a GPU, those that gain enough even if all lookups are of
+// different rows.
+DenseTables FindTables(const AnalysisContext& m) {
+  const auto pays = [&](const DenseTable& table) {
+    const DenseTables alone = FindDenseTables(m, [&](const DenseTable& other) {
+      return other.table.dims == table.table.dims;
+    });
+    const double saved_ns = ShortenOps(m, AllOps(alone), kChange).saved_ns -
+                            alone.hidden_ns - SparseUpdateNs(m, alone, 1);
+    return saved_ns * 1e-6 >= MinReportableGainMs(m);
+  };
+  return FindDenseTables(m, [&](const DenseTable& one) {
+    const double rows = one.count * static_cast<double>(one.table.dims.front());
+    if (rows >= kRowsPerLookup * one.lookups) return true;
+    return RowRate(m) > 0 && rows >= kLeastRowsPerLookup * one.lookups &&
+           pays(one);
+  });
 }
 
 // Returns, for example, "[200000, 64] (51.2 MB)" or "3 of [200000, 64] (51.2 MB
@@ -110,16 +173,15 @@ Verdict CheckDenseEmbeddingGradient(const AnalysisContext& m) {
   if (!m.trace.watched(Kind::kOpShapes) && m.trace.op_inputs().empty()) {
     return Skip("the sizes of tensors were not recorded (record_shapes)");
   }
-  const DenseTables found = FindDenseTables(m);
+  const DenseTables found = FindTables(m);
   if (found.tables.empty()) return Clean();
-  std::vector<ShortenedOp> all = found.backward;
-  all.insert(all.end(), found.update.begin(), found.update.end());
+  std::vector<ShortenedOp> all = AllOps(found);
   const double backward_ns = ShortenOps(m, found.backward, kChange).saved_ns;
   const double shortened_ns =
       ShortenOps(m, all, kChange).saved_ns - found.hidden_ns;
   const double dense_ns = shortened_ns + found.free_ns;
   // The sparse update takes its time instead of part of these ops.
-  const double sparse_ns = SparseUpdateNs(m, found);
+  const double sparse_ns = SparseUpdateNs(m, found, kLeastElements);
   // For a small table, a sparse update may take longer than a dense one.
   if (shortened_ns <= sparse_ns) return Clean();
   for (ShortenedOp& one : all) {
@@ -198,7 +260,9 @@ constexpr Rule kRules[] = {
      .reference = "PyTorch documentation: torch.nn.Embedding, sparse",
      .detect = "aten::embedding_dense_backward or "
                "aten::_embedding_bag_dense_backward makes a gradient of a "
-               "table with ten times as many rows as a step looks up or more, "
+               "table with ten times as many rows as a step looks up or more "
+               "(on a GPU of known bandwidth, twice as many, if that gains 1 % "
+               "of the step even where all of these rows differ), "
                "and filling, summing, all-reducing, applying and freeing such "
                "gradients "
                "takes 1 % of the step more than sparse ones would. With "
