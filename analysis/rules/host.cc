@@ -336,11 +336,10 @@ Verdict CheckGarbageCollection(const AnalysisContext& m) {
       std::ranges::any_of(m.trace.ranges(), [&](const Range& range) {
         return m.trace.name(range.name) == "Python GC";
       });
-  // A stepscope recording without Python frames is of a C++ program, which has
-  // no collector.
-  const bool python =
-      m.trace.run().producer != "stepscope" || !m.trace.python_frames().empty();
-  if (!recorded && python) return CheckUnexplainedPauses(m);
+  // A C++ program has no collector.
+  if (!recorded && m.trace.run().language != "c++") {
+    return CheckUnexplainedPauses(m);
+  }
   const double steady = m.MeanNs(Cause::kGc);
   const double all = GarbageNs(m);
   // If pauses turn steps into outliers, the mean steady step hides most of

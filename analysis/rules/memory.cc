@@ -194,8 +194,8 @@ Verdict CheckChurn(const AnalysisContext& m) {
 }
 
 constexpr const char* kNoMemory =
-    "device memory was not recorded (profile_memory in torch.profiler, "
-    "record_memory in stepscope)";
+    "the allocator's totals, or the size of the device's memory, were not "
+    "recorded (profile_memory in torch.profiler, record_memory in stepscope)";
 
 Verdict CheckFragmentation(const AnalysisContext& m) {
   const DeviceMemoryUse use = MeasureDeviceMemory(m);

@@ -229,11 +229,11 @@ TEST(GcPauseTest, ShortPausesOfAllStepsDoNotHideTheLongOnes) {
       << finding->evidence;
 }
 
-// Twenty torch.profiler steps of 10 ms without collector events. In steps 4, 11
+// Twenty steps of 10 ms without collector events. In steps 4, 11
 // and 18, no op runs for `ms` more, while `frame` is open.
 Report Stopping(int64_t ms, const std::string& frame = "",
-                const std::string& producer = "torch.profiler") {
-  std::string text = "run producer=" + producer + "\n";
+                const std::string& run = "producer=torch.profiler") {
+  std::string text = "run " + run + "\n";
   int64_t now = 0;
   for (int i = 0; i < 20; ++i) {
     const bool stops = i % 7 == 4;
@@ -287,7 +287,7 @@ TEST(GcPauseTest, LeavesPausesThatHaveAnotherCauseAlone) {
   ASSERT_NE(Find(own, "logging-checkpoint-stall"), nullptr);
   EXPECT_EQ(Find(own, "logging-checkpoint-stall")->where, "train.py(40): plot");
   // A C++ program has no collector.
-  EXPECT_TRUE(IsClean(Stopping(40, "", "stepscope"), "gc-pause"));
+  EXPECT_TRUE(IsClean(Stopping(40, "", "language=c++"), "gc-pause"));
 }
 
 TEST(GcPauseTest, CouldNotLookWherePythonLeftNoSuchEvents) {
@@ -301,7 +301,7 @@ TEST(GcPauseTest, CouldNotLookWherePythonLeftNoSuchEvents) {
             std::string::npos);
   // A C++ program has no such collector.
   EXPECT_TRUE(IsClean(
-      Analyze(TraceFromText("run producer=stepscope\n" + steps)), "gc-pause"));
+      Analyze(TraceFromText("run language=c++\n" + steps)), "gc-pause"));
 }
 
 // A question about the machine ranks after findings that the recording shows,
