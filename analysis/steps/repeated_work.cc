@@ -95,10 +95,26 @@ bool WaitsForDevice(std::string_view call) {
   return call.ends_with("DeviceSynchronize");
 }
 
-// When something new comes or goes: uploads, reads of results, waits for the
-// whole device, starts of backward passes. Sorted.
-std::vector<int64_t> NewsTimes(const Trace& trace, RowId thread) {
+// When backward passes start: where a backward node follows a forward op.
+std::vector<int64_t> BackwardTimes(const Trace& trace, RowId thread) {
   std::vector<int64_t> times;
+  bool in_backward = false;
+  for (const Op& op : trace.ops()) {
+    if (op.parent != kNone) continue;
+    const bool backward = op.kind == OpKind::kBackward;
+    if (!backward && op.thread != thread) continue;
+    if (backward && !in_backward) times.push_back(op.begin_ns);
+    in_backward = backward;
+  }
+  return times;
+}
+
+// When something new comes or goes. In a recording with backward passes, when
+// these start: without one, a loop is a part of a step. Otherwise uploads,
+// reads of results, and waits for the whole device. Sorted.
+std::vector<int64_t> NewsTimes(const Trace& trace, RowId thread) {
+  std::vector<int64_t> times = BackwardTimes(trace, thread);
+  if (!times.empty()) return times;
   const auto on_host = [](MemoryKind kind) {
     return kind == MemoryKind::kPageable || kind == MemoryKind::kPinned ||
            kind == MemoryKind::kHost;
@@ -112,15 +128,6 @@ std::vector<int64_t> NewsTimes(const Trace& trace, RowId thread) {
   ByName waits(trace, &WaitsForDevice);
   for (const RuntimeCall& call : trace.runtime_calls()) {
     if (waits(call.name)) times.push_back(call.begin_ns);
-  }
-  // A backward pass starts where a backward node follows a forward op.
-  bool in_backward = false;
-  for (const Op& op : trace.ops()) {
-    if (op.parent != kNone) continue;
-    const bool backward = op.kind == OpKind::kBackward;
-    if (!backward && op.thread != thread) continue;
-    if (backward && !in_backward) times.push_back(op.begin_ns);
-    in_backward = backward;
   }
   std::ranges::sort(times);
   return times;

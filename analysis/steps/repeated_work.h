@@ -22,10 +22,11 @@ struct RepeatedWork {
 // kernels of the busiest stream, whose times then stand for the host's.
 //
 // A step must recur at least three times, with much the same work each time,
-// and cover most of the recording. It must also bring something new in 90 % of
-// its occurrences: an upload, a read of a result, a backward pass. Without
-// this, the layers of one pass would look like steps. A benchmark loop that
-// brings nothing new has steps only if it is all that was recorded.
+// and cover most of the recording. In 90 % of its occurrences, it must update
+// the parameters, or have a backward pass, or, where the program only infers,
+// upload something or read a result. Without this, the layers of one pass and
+// the loops of one step would look like steps. A benchmark loop that brings
+// nothing new has steps only if it is all that was recorded.
 RepeatedWork FindRepeatedWork(const Trace& trace, const OpTree& tree,
                               RowId thread);
 

@@ -158,6 +158,20 @@ TEST(RepeatedWorkTest, ALoopOfReadsInsideAStepIsAPartOfIt) {
   EXPECT_EQ(Find(program).windows.size(), 3u);
 }
 
+TEST(RepeatedWorkTest, ALoopOfTheOnlyTrainingStepIsNoStep) {
+  const auto steps = [](bool trains) {
+    Program program;
+    program.Upload().Ops({"aten::to", "aten::conv2d"});
+    for (int box = 0; box < 40; ++box) {
+      program.Ops({"aten::gt", "aten::item", "aten::add"}).Read();
+    }
+    if (trains) program.Backward(5);
+    return Find(program).windows.size();
+  };
+  EXPECT_EQ(steps(true), 0u);
+  EXPECT_GT(steps(false), 0u);  // a program that only infers, box by box
+}
+
 TEST(RepeatedWorkTest, LoggingInSomeStepsDoesNotMakeThemOne) {
   Program program;
   for (int i = 0; i < 12; ++i) {

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <map>
 #include <set>
 #include <string>
@@ -12,6 +13,7 @@
 #include "evidence/loading.h"
 #include "evidence/optimizer_work.h"
 #include "evidence/program/plain_name.h"
+#include "ops/contains.h"
 #include "ops/loader_spans.h"
 #include "ops/op_arguments.h"
 #include "steps/optimizer_spans.h"
