@@ -135,6 +135,8 @@ double AnalysisContext::CallsPerStep() const {
 // On a CPU-only run the path is the training thread's timeline; waits for
 // workers and other ranks are part of it.
 std::vector<PathPiece> AnalysisContext::CriticalPath() const {
+  // Without launches, no path leads through the GPU's work.
+  if (steps.thread == kNone) return {};
   if (const DeviceProgram* program = replay.device()) {
     return FindCriticalPath(trace, *program);
   }

@@ -232,8 +232,7 @@ constexpr Rule kRules[] = {
      .question = "Do the GPUs of one process wait for each other in turn?",
      .runs = Runs::kGpuOnly,
      .needs = {Kind::kKernel},
-     .causes = {Cause::kDependency, Cause::kSync, Cause::kCopy,
-                Cause::kUnknown},
+     .causes = {Cause::kDependency, Cause::kSync, Cause::kCopy},
      .check = &CheckGpusTakeTurns,
      .reference = "GPipe: https://arxiv.org/abs/1811.06965",
      .detect = "two GPUs or more with a tenth of the computing each, of which "

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "ops/by_name.h"
+#include "ops/contains.h"
 
 namespace stepscope {
 namespace {
@@ -344,6 +345,19 @@ class RepeatedWorkFinder {
   Likeness likeness_;
 };
 
+// Returns the name of a kernel without return type, namespaces, template
+// arguments and parameters. Names of copies have none of these.
+std::string FunctionOf(std::string_view kernel) {
+  constexpr std::string_view kAnonymous = "(anonymous namespace)::";
+  std::string name(kernel);
+  for (size_t at; (at = name.find(kAnonymous)) != std::string::npos;) {
+    name.erase(at, kAnonymous.size());
+  }
+  if (!name.starts_with("void ") && !Contains(name, "::")) return name;
+  name.resize(std::min(name.size(), name.find_first_of("<(")));
+  return name.substr(name.find_last_of(": ") + 1);
+}
+
 // When the last recorded work that belongs to the steps ends.
 int64_t EndOfWork(const Trace& trace, RowId thread, int64_t end_ns) {
   for (const Op& op : trace.ops()) {
@@ -358,12 +372,11 @@ int64_t EndOfWork(const Trace& trace, RowId thread, int64_t end_ns) {
 
 RepeatedWork FindRepeatedWork(const Trace& trace, const OpTree& tree,
                               RowId thread) {
-  const char* what = "op";
+  const bool has_ops = !trace.ops().empty();
   std::vector<Work> work;
-  if (!trace.ops().empty()) {
+  if (has_ops) {
     work = OutermostOps(trace, thread);
   } else {
-    what = "kernel";
     work = Launches(trace);
     if (work.empty()) work = KernelsOfBusiestStream(trace);
   }
@@ -396,8 +409,9 @@ RepeatedWork FindRepeatedWork(const Trace& trace, const OpTree& tree,
       add(last.begin_ns, last.end_ns);
     }
   }
-  found.first = "the " + std::string(what) + " \"" +
-                std::string(trace.name(rows[begins[0]].name)) + "\"";
+  const std::string_view first = trace.name(rows[begins[0]].name);
+  found.first = has_ops ? "the op \"" + std::string(first) + "\""
+                        : "the kernel \"" + FunctionOf(first) + "\"";
   return found;
 }
 

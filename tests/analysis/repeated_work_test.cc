@@ -229,7 +229,9 @@ std::string KernelText(int steps, bool launched) {
       now += 100;
     };
     work("copy bytes=80 source=pageable destination=device up");
-    for (const char* name : {"gemm", "relu", "gemm", "mean"}) {
+    for (const char* name :
+         {"void ns::(anonymous namespace)::gemm<float, (int)4>(float*)", "relu",
+          "gemm", "mean"}) {
       work(std::string("kernel ") + name);
     }
   }
@@ -248,6 +250,9 @@ TEST(RepeatedWorkTest, KernelsServeWhereNoLaunchesWereRecorded) {
   ASSERT_EQ(steps.windows.size(), 3u);
   // From the first kernel after the upload to the next such kernel.
   EXPECT_EQ(steps.windows[1].host, (Span{1'110'000, 2'110'000}));
+  EXPECT_EQ(steps.first, "the kernel \"gemm\"");
+  EXPECT_TRUE(
+      Analyze(TraceFromText(KernelText(4, false))).critical_path.empty());
 }
 
 TEST(RepeatedWorkTest, AnalysisSaysWhatIsMissingWithoutOps) {
