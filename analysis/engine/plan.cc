@@ -273,7 +273,8 @@ Plan MakePlan(const AnalysisContext& context,
     gain.high_ms =
         std::max(gain.expected_ms, std::min(gain.high_ms, own.high_ms));
   }
-  plan.step_before_ms = before * 1e-6;
+  // Gains refer to the step as it was; the replayed one may be off by 3 %.
+  plan.step_before_ms = context.gain_step_ms();
   plan.step_after_ms = plan.step_before_ms - gain.expected_ms;
   plan.low_ms = std::max(0.0, plan.step_before_ms - gain.high_ms);
   plan.high_ms = plan.step_before_ms - gain.low_ms;

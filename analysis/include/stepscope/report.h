@@ -124,7 +124,7 @@ struct Plan {
   std::vector<std::string> order;    // all of them, in the order to follow
   std::vector<std::string> changes;  // in words: "1 loader worker"
   std::vector<Setting> settings;     // the same for programs
-  double step_before_ms = 0;         // the unchanged replay
+  double step_before_ms = 0;         // the step that gains refer to
   double step_after_ms = 0;          // with all changes
   // The step time after each of `ids`, together with the changes before it; the
   // last one is step_after_ms.
