@@ -5,6 +5,7 @@
 
 #include "ops/by_name.h"
 #include "ops/contains.h"
+#include "ops/host_memory.h"
 #include "timeline/timeline.h"
 
 namespace stepscope {
@@ -28,11 +29,6 @@ CallRole RoleOf(std::string_view name) {
   }
   if (!Contains(name, "Memcpy")) return CallRole::kOther;
   return Contains(name, "Async") ? CallRole::kCopy : CallRole::kBlockingCopy;
-}
-
-bool IsHostMemory(MemoryKind kind) {
-  return kind == MemoryKind::kPageable || kind == MemoryKind::kPinned ||
-         kind == MemoryKind::kHost;
 }
 
 WaitKind DirectionOf(const Copy& copy) {

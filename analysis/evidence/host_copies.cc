@@ -9,17 +9,13 @@
 #include "device/blocking.h"
 #include "device/gaps.h"
 #include "ops/contains.h"
+#include "ops/host_memory.h"
 
 namespace stepscope {
 namespace {
 
 // 1 MiB: latency dominates smaller copies.
 constexpr int64_t kLargeBytes = 1 << 20;
-
-bool IsHostMemory(MemoryKind kind) {
-  return kind == MemoryKind::kPageable || kind == MemoryKind::kPinned ||
-         kind == MemoryKind::kHost;
-}
 
 // Bandwidth in GB/s that copies from pinned memory reach in practice in an x16
 // slot of each PCIe generation: about three quarters of the nominal 16, 32 and

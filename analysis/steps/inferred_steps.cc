@@ -7,6 +7,7 @@
 #include <string_view>
 #include <utility>
 
+#include "ops/host_memory.h"
 #include "steps/repeated_work.h"
 
 namespace stepscope {
@@ -62,10 +63,7 @@ std::vector<int64_t> StepStartTimes(const Trace& trace, RowId thread) {
     }
   }
   for (const Copy& copy : trace.copies()) {
-    const bool from_host = copy.source == MemoryKind::kPageable ||
-                           copy.source == MemoryKind::kPinned ||
-                           copy.source == MemoryKind::kHost;
-    if (!from_host || copy.call == kNone) continue;
+    if (!IsHostMemory(copy.source) || copy.call == kNone) continue;
     times.push_back(trace.runtime_calls()[copy.call].begin_ns);
   }
   for (const Op& op : trace.ops()) {

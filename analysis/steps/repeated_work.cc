@@ -7,6 +7,7 @@
 
 #include "ops/by_name.h"
 #include "ops/contains.h"
+#include "ops/host_memory.h"
 
 namespace stepscope {
 namespace {
@@ -116,12 +117,8 @@ std::vector<int64_t> BackwardTimes(const Trace& trace, RowId thread) {
 std::vector<int64_t> NewsTimes(const Trace& trace, RowId thread) {
   std::vector<int64_t> times = BackwardTimes(trace, thread);
   if (!times.empty()) return times;
-  const auto on_host = [](MemoryKind kind) {
-    return kind == MemoryKind::kPageable || kind == MemoryKind::kPinned ||
-           kind == MemoryKind::kHost;
-  };
   for (const Copy& copy : trace.copies()) {
-    if (!on_host(copy.source) && !on_host(copy.destination)) continue;
+    if (!IsHostMemory(copy.source) && !IsHostMemory(copy.destination)) continue;
     times.push_back(copy.call == kNone
                         ? copy.begin_ns
                         : trace.runtime_calls()[copy.call].begin_ns);

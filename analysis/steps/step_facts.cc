@@ -8,6 +8,7 @@
 #include <string_view>
 #include <utility>
 
+#include "ops/host_memory.h"
 #include "ops/intervals.h"
 #include "steps/optimizer_spans.h"
 
@@ -129,10 +130,7 @@ class Collector {
 
 void Collector::Copies() {
   for (const Copy& copy : trace_.copies()) {
-    const bool to_host = copy.destination == MemoryKind::kPageable ||
-                         copy.destination == MemoryKind::kPinned ||
-                         copy.destination == MemoryKind::kHost;
-    if (!to_host || copy.bytes <= 0) continue;
+    if (!IsHostMemory(copy.destination) || copy.bytes <= 0) continue;
     // A copy belongs to the step that issued it, whenever the device ran it.
     const RuntimeCall* call =
         copy.call == kNone ? nullptr : &trace_.runtime_calls()[copy.call];

@@ -304,17 +304,7 @@ class ExpertFinder {
   Pass pass_;
 };
 
-// Adds `row` and its autograd nodes, of which the share `left` remains.
-void AddWithNodes(const AnalysisContext& m, RowId row, double left,
-                  std::vector<ShortenedOp>& ops) {
-  ops.push_back({row, left});
-  for (RowId node : m.backward.Of(m.trace.ops()[row])) {
-    ops.push_back({node, left});
-  }
-}
-
 Verdict CheckExpertsOneByOne(const AnalysisContext& m) {
-  if (!m.has_gpu) return Clean();
   const std::vector<ExpertLoop> found = ExpertFinder(m).Find();
   if (!RecursInMostSteps(m.steps, found)) return Clean();
   std::vector<ShortenedOp> products, rest;
@@ -322,8 +312,8 @@ Verdict CheckExpertsOneByOne(const AnalysisContext& m) {
   for (const ExpertLoop& one : found) {
     const auto count = static_cast<double>(one.experts);
     experts += count;
-    for (RowId row : one.products) AddWithNodes(m, row, 1 / count, products);
-    for (RowId row : one.rest) AddWithNodes(m, row, 1 / count, rest);
+    for (RowId row : one.products) AppendWithNodes(m, row, 1 / count, products);
+    for (RowId row : one.rest) AppendWithNodes(m, row, 1 / count, rest);
   }
   const auto steps = static_cast<double>(m.steps.steady.size());
   const auto events = static_cast<double>(products.size() + rest.size());
