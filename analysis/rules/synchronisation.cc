@@ -16,6 +16,8 @@
 
 #include "context/noise.h"
 #include "context/rule.h"
+#include "evidence/gradient_passes.h"
+#include "evidence/launches.h"
 #include "evidence/wait_reads.h"
 #include "evidence/wait_sites.h"
 #include "words/quantities.h"
@@ -111,6 +113,28 @@ Verdict FireForWaits(const AnalysisContext& m, const WaitFilter& filter,
   return Fire(std::move(found));
 }
 
+// True if most of the blocked time fetches what a model computed, after the
+// last launch of a step that trains nothing. Such a read delays no launch of
+// its own step: only the next step could be launched before it.
+bool FetchesResults(const AnalysisContext& m,
+                    const std::vector<ReadKind>& kinds,
+                    const WaitFilter& filter) {
+  if (!OnlyInfers(m)) return false;
+  const std::vector<std::vector<int64_t>> launches = LaunchTimes(m);
+  int64_t blocked_ns = 0, fetching_ns = 0;
+  for (size_t i = 0; i < kinds.size(); ++i) {
+    const HostWait& wait = m.waits.all[i];
+    if (!wait.steady || !filter(wait)) continue;
+    blocked_ns += wait.blocked_ns;
+    const std::vector<int64_t>& launched = launches[wait.step];
+    if (kinds[i] == ReadKind::kCopy && !launched.empty() &&
+        launched.back() < wait.span.begin_ns) {
+      fetching_ns += wait.blocked_ns;
+    }
+  }
+  return 2 * fetching_ns > blocked_ns;
+}
+
 constexpr const char* kFindSites =
     " To find the places, use c10::cuda::warning_state() in C++ or "
     "torch.cuda.set_sync_debug_mode(\"warn\") in Python.";
@@ -128,7 +152,8 @@ Verdict CheckHostSync(const AnalysisContext& m) {
     return Clean();
   }
 
-  const Advice& advice = kAdvice[WorstKind(m, ReadKinds(m), filter)];
+  const std::vector<ReadKind> kinds = ReadKinds(m);
+  const Advice& advice = kAdvice[WorstKind(m, kinds, filter)];
 
   Finding finding;
   finding.confidence = Confidence::kProven;
@@ -140,6 +165,22 @@ Verdict CheckHostSync(const AnalysisContext& m) {
   finding.fix_python = advice.python;
   finding.wrong_if =
       "the value decides what is launched next in the same step.";
+  if (FetchesResults(m, kinds, filter)) {
+    // Whether there is a next input to begin with is not recorded.
+    finding.confidence = Confidence::kHint;
+    finding.evidence +=
+        " It fetches the results of the step, after its last launch.";
+    finding.assumption = "the next step can begin before these results arrive";
+    finding.fix_cpp =
+        "launch the model on the next inputs before you read these results: "
+        "copy them into pinned memory with non_blocking=true, record an event, "
+        "and read them when the event is done";
+    finding.fix_python =
+        "launch the model on the next inputs before you read these results: "
+        "copy them into pinned memory with non_blocking=True, record an event, "
+        "and read them when the event is done";
+    finding.wrong_if = "the next inputs depend on these results.";
+  }
   finding.wrong_if += kFindSites;
   return FireForWaits(m, filter, sums, std::move(finding));
 }

@@ -54,6 +54,29 @@ TEST(HostSyncTest, FiresOnItemThatLetsTheGpuRunDry) {
   EXPECT_TRUE(IsClean(report, "explicit-sync"));
 }
 
+// A loop of inference fetches each result after its last launch. Only the next
+// step could be launched earlier, if its inputs do not depend on the result.
+TEST(HostSyncTest, FetchingTheResultsOfInferenceIsAHint) {
+  const auto with = [](bool trains) {
+    return TakingTurns([&](GpuText& run) {
+      if (trains) run.Range(1, "Optimizer.step#SGD.step", "kind=optimizer");
+      run.Begin("op", "aten::copy_");
+      run.BlockingCopy(2, "device", "pageable", 8);
+      run.End();
+    });
+  };
+  const Report infers = with(false), updates = with(true);
+  const Finding* fetched = Find(infers, "host-sync");
+  ASSERT_NE(fetched, nullptr);
+  EXPECT_EQ(fetched->confidence, Confidence::kHint);
+  EXPECT_NE(fetched->evidence.find("after its last launch"),
+            std::string::npos);
+  EXPECT_NE(fetched->fix_python.find("on the next inputs"), std::string::npos);
+  const Finding* metric = Find(updates, "host-sync");
+  ASSERT_NE(metric, nullptr);
+  EXPECT_EQ(metric->confidence, Confidence::kProven);
+}
+
 // After a failed allocation, the allocator frees its cached memory.
 TEST(HostSyncTest, StaysSilentAboutWaitsOfTheAllocator) {
   const auto with = [](bool allocates) {
