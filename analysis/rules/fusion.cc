@@ -88,9 +88,14 @@ bool Continues(const AnalysisContext& m, const OpenChain& chain,
 
 bool IsMeasured(const AnalysisContext& m, const Chain& chain) {
   return m.kernels.peaks.exact &&
-         std::ranges::all_of(chain, [](const KernelUse* use) {
-           return use->bytes >= 0 && use->elements > 0;
-         });
+         std::ranges::all_of(
+             chain, [](const KernelUse* use) { return use->elements > 0; }) &&
+         std::ranges::any_of(chain,
+                             [](const KernelUse* use) { return use->bytes >= 0; });
+}
+
+double BytesOfElement(const KernelUse& use) {
+  return Is16Bit(use.precision) ? 2 : 4;
 }
 
 std::vector<Chain> FindChains(const AnalysisContext& m) {
@@ -139,9 +144,11 @@ double FusedNs(const AnalysisContext& m, const Chain& chain, double ns) {
   // writes nor reads them.
   double bytes = 0;
   for (const KernelUse* use : chain) {
-    bytes += use->bytes;
+    // torch.cat, whose bytes are not known, reads and writes each element once.
+    const double moved = 2 * use->elements * BytesOfElement(*use);
+    bytes += use->bytes >= 0 ? use->bytes : moved;
     if (use == chain.back() || Reduces(*use)) continue;
-    bytes -= 2 * use->elements * (Is16Bit(use->precision) ? 2 : 4);
+    bytes -= moved;
   }
   bytes = std::max(bytes, 2 * 2 * chain[0]->elements);
   return std::max(bytes / (kGoodBandwidth * m.kernels.peaks.bytes_per_ns),

@@ -94,6 +94,18 @@ OpCost Attention(std::string_view op, const Arguments& args) {
   return cost;
 }
 
+// The cost of torch.cat and torch.stack, which read and write every tensor of a
+// list. torch.profiler does not record the types of the tensors in a list.
+OpCost Joining(const Arguments& args) {
+  OpCost cost;
+  double elements = 0;
+  for (const Argument& one : args.Listed(0)) elements += Elements(one.dims);
+  if (elements == 0) return cost;
+  cost.elements = elements;
+  cost.flops = 0;
+  return cost;
+}
+
 // The cost of an op that reads every tensor once and writes a result as large
 // as the largest one. Such ops compute little per byte, so memory traffic
 // determines their time.
@@ -141,7 +153,8 @@ OpCost CostOfCall(std::string_view op, KernelClass kind,
     case KernelClass::kReduction:
     case KernelClass::kNormalisation:
     case KernelClass::kCopy:
-      cost = Streaming(kind, args);
+      cost = op == "aten::cat" || op == "aten::stack" ? Joining(args)
+                                                      : Streaming(kind, args);
       break;
     default:
       break;

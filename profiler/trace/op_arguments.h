@@ -4,6 +4,7 @@
 #include <stepscope/op_cost.h>
 
 #include <charconv>
+#include <span>
 #include <string_view>
 #include <vector>
 
@@ -30,6 +31,11 @@ class Arguments {
     // Never destroyed, because other static objects may use it at program exit.
     static const auto& kNoDims = *new std::vector<int64_t>;
     return i < list_.size() ? list_[i].dims : kNoDims;
+  }
+  // The tensors of an argument that is a list.
+  std::span<const Argument> Listed(size_t i) const {
+    return i < list_.size() ? std::span(list_[i].elements)
+                            : std::span<const Argument>();
   }
   // True if the last but one dimension is the contiguous one.
   bool IsTransposed(size_t i) const {

@@ -93,6 +93,33 @@ TEST(UnfusedPointwiseTest, AReductionOverRowsIsPartOfTheChain) {
   EXPECT_EQ(Find(norm("8192,512"), "unfused-pointwise")->where, "pow > mean");
 }
 
+// A rotary embedding: the halves of a tensor are joined again with torch.cat,
+// of whose tensors torch.profiler records the sizes and no types.
+TEST(UnfusedPointwiseTest, JoiningTheHalvesOfATensorIsPartOfTheChain) {
+  const std::string cat =
+      "void at::native::CatArrayBatchedCopy<OpaqueType<4u>, 512, 64, 64>()";
+  const std::string whole = "(float[64,128,1024],float[128,1024])";
+  ComputeText text;
+  for (int i = 0; i < 3; ++i) {
+    text.Op("aten::mul", whole, {{kAdd, 40}}, 60);
+    text.Op("aten::neg", "(float[64,128,512])", {{kAdd, 20}}, 60);
+    text.Op("aten::cat",
+            "(TensorList(-[64,128,512],-[64,128,512]),Scalar'-1')",
+            {{cat, 40}}, 60);
+    text.Op("aten::mul", whole, {{kAdd, 40}}, 60);
+    text.Op("aten::add", "(float[64,128,1024],float[64,128,1024])",
+            {{kAdd, 60}}, 60);
+    text.Op("aten::mm", "", {{"ampere_bf16_s16816gemm_bf16_nn", 600}}, 60);
+    text.EndStep();
+  }
+  const Report report = text.Analyzed();
+  const Finding* finding = Find(report, "unfused-pointwise");
+  ASSERT_NE(finding, nullptr);
+  EXPECT_NE(finding->evidence.find("5 kernels in 1 chain"), std::string::npos);
+  // One tensor of 8.4 M floats is read and one written: 67 MB.
+  EXPECT_NEAR(finding->gain.expected_ms, 0.200 - 0.051, 0.015);
+}
+
 TEST(UnfusedPointwiseTest, AProductInBetweenEndsAChain) {
   EXPECT_TRUE(IsClean(With({.interrupt = 1}), "unfused-pointwise"));
 }
