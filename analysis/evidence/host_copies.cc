@@ -1,6 +1,7 @@
 #include "evidence/host_copies.h"
 
 #include <algorithm>
+#include <functional>
 #include <optional>
 #include <set>
 #include <string>
@@ -10,6 +11,7 @@
 #include "device/gaps.h"
 #include "ops/contains.h"
 #include "ops/host_memory.h"
+#include "words/quantities.h"
 
 namespace stepscope {
 namespace {
@@ -144,6 +146,25 @@ double ShareOfStepsWith(const AnalysisContext& context,
 
 // Prefer the rate that this run reaches, because the width of its slot is not
 // recorded.
+void AddCopyExamples(const AnalysisContext& m,
+                     std::vector<const HostCopy*> copies, Finding& finding) {
+  const auto length = [&](const HostCopy* one) {
+    const Copy& copy = m.trace.copies()[one->copy];
+    return copy.end_ns - copy.begin_ns;
+  };
+  std::ranges::stable_sort(copies, std::greater(), length);
+  for (size_t i = 0; i < std::min<size_t>(3, copies.size()); ++i) {
+    const Copy& copy = m.trace.copies()[copies[i]->copy];
+    finding.examples.push_back(
+        {m.steps.windows[copies[i]->step].number, copy.begin_ns, copy.end_ns,
+         (copy.bytes > 0 ? Bytes(static_cast<double>(copy.bytes)) + " by "
+                         : std::string()) +
+             (copy.op == kNone
+                  ? std::string("a copy")
+                  : std::string(m.trace.name(m.trace.ops()[copy.op].name)))});
+  }
+}
+
 BusRate PinnedRate(const Trace& trace, Direction direction) {
   double bytes = 0, ns = 0;
   for (const Copy& copy : trace.copies()) {

@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string_view>
 #include <vector>
 
@@ -51,6 +52,10 @@ HostCopySums SumHostCopies(const AnalysisContext& context,
 double ShareOfStepsWith(const AnalysisContext& context,
                         const std::vector<HostCopy>& copies,
                         const HostCopyFilter& filter, int64_t bytes);
+
+// Adds the three longest of `copies` to the examples of `finding`.
+void AddCopyExamples(const AnalysisContext& context,
+                     std::vector<const HostCopy*> copies, Finding& finding);
 
 // Bandwidth of copies to or from pinned memory, in GB/s (bytes per ns).
 struct BusRate {

@@ -235,7 +235,7 @@ std::string PeaksInWords(const DevicePeaks& peaks) {
   if (!peaks.exact) return "";
   return "peaks of " + peaks.device + ": " + Number(peaks.fp16 * 1e-3) +
          " TFLOP/s in 16 bits, " + Number(peaks.fp32 * 1e-3) + " in float32, " +
-         Number(peaks.bytes_per_ns) + " GB/s";
+         Bandwidth(peaks.bytes_per_ns);
 }
 
 Verdict FireForKernels(const AnalysisContext& m, Finding finding, Edit edit,

@@ -156,7 +156,7 @@ std::vector<std::string> GroupLines(const RankComparison& ranks, bool all) {
     if (rated.size() > 1) {
       lines.push_back("    slowest: " + RanksInWords(rated[0]->ranks) +
                       OnMachines(ranks, *rated[0]) + " at " +
-                      Number(rated[0]->gb_per_s) + " GB/s");
+                      Bandwidth(rated[0]->gb_per_s));
     }
     const std::string late = LateHostLine(ranks, groups);
     if (!late.empty()) lines.push_back(late);

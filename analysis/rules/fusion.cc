@@ -22,7 +22,6 @@ namespace fusion_rules {
 namespace {
 
 constexpr size_t kLeastChain = 3;
-constexpr size_t kLeastMeasured = 2;  // if the bytes are known
 // Kernels on parts of a tensor of at least this size, such as the halves of a
 // rotation, belong to the chain of the whole tensor.
 constexpr double kPart = 0.5;
@@ -86,12 +85,20 @@ bool Continues(const AnalysisContext& m, const OpenChain& chain,
          (chain.reduced && IsOfRows(chain.uses, use));
 }
 
+bool HasBytes(const KernelUse* use) { return use->bytes >= 0; }
+
+// True if the traffic of the chain is known. Of torch.cat, only the sizes are.
 bool IsMeasured(const AnalysisContext& m, const Chain& chain) {
   return m.kernels.peaks.exact &&
          std::ranges::all_of(
              chain, [](const KernelUse* use) { return use->elements > 0; }) &&
-         std::ranges::any_of(chain,
-                             [](const KernelUse* use) { return use->bytes >= 0; });
+         std::ranges::any_of(chain, &HasBytes);
+}
+
+// Two kernels in a row may be neighbours by chance, so they need more evidence.
+bool IsMeasuredPair(const AnalysisContext& m, const Chain& chain) {
+  return chain.size() == 2 && IsMeasured(m, chain) &&
+         std::ranges::all_of(chain, &HasBytes);
 }
 
 double BytesOfElement(const KernelUse& use) {
@@ -112,10 +119,9 @@ std::vector<Chain> FindChains(const AnalysisContext& m) {
   const auto close = [&](OpenChain& chain) {
     Chain& uses = chain.uses;
     while (!uses.empty() && IsOfRows(uses, *uses.back())) uses.pop_back();
-    const size_t least = uses.size() < kLeastChain && IsMeasured(m, uses)
-                             ? kLeastMeasured
-                             : kLeastChain;
-    if (uses.size() >= least) chains.push_back(std::move(uses));
+    if (uses.size() >= kLeastChain || IsMeasuredPair(m, uses)) {
+      chains.push_back(std::move(uses));
+    }
     chain = {};
   };
   for (const KernelUse& use : m.kernels.uses) {

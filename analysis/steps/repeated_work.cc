@@ -1,5 +1,7 @@
 #include "steps/repeated_work.h"
 
+#include <stepscope/kernel_class.h>
+
 #include <algorithm>
 #include <map>
 #include <string_view>
@@ -342,19 +344,6 @@ class RepeatedWorkFinder {
   Likeness likeness_;
 };
 
-// Returns the name of a kernel without return type, namespaces, template
-// arguments and parameters. Names of copies have none of these.
-std::string FunctionOf(std::string_view kernel) {
-  constexpr std::string_view kAnonymous = "(anonymous namespace)::";
-  std::string name(kernel);
-  for (size_t at; (at = name.find(kAnonymous)) != std::string::npos;) {
-    name.erase(at, kAnonymous.size());
-  }
-  if (!name.starts_with("void ") && !Contains(name, "::")) return name;
-  name.resize(std::min(name.size(), name.find_first_of("<(")));
-  return name.substr(name.find_last_of(": ") + 1);
-}
-
 // When the last recorded work that belongs to the steps ends.
 int64_t EndOfWork(const Trace& trace, RowId thread, int64_t end_ns) {
   for (const Op& op : trace.ops()) {
@@ -408,7 +397,7 @@ RepeatedWork FindRepeatedWork(const Trace& trace, const OpTree& tree,
   }
   const std::string_view first = trace.name(rows[begins[0]].name);
   found.first = has_ops ? "the op \"" + std::string(first) + "\""
-                        : "the kernel \"" + FunctionOf(first) + "\"";
+                        : "the kernel \"" + FunctionOfKernel(first) + "\"";
   return found;
 }
 

@@ -99,9 +99,6 @@ std::vector<StepWindow> MarkedWindows(const Trace& trace, RowId thread) {
   return windows;
 }
 
-// Runtime calls and overhead records of work that happens once per process:
-// loading kernels, compiling, getting memory from the driver. Asynchronous
-// allocations (cudaMallocAsync) recur in every step.
 // Removes the last step if no op runs in it but ops run in the one before:
 // torch.profiler marks the start of a step as soon as the previous one ends,
 // also if the loop is over.
@@ -117,6 +114,9 @@ void DropEmptyEnd(const Trace& trace, std::vector<StepWindow>& windows) {
   }
 }
 
+// True for runtime calls and overhead records of work that happens once per
+// process: loading kernels, compiling, getting memory from the driver.
+// Asynchronous allocations (cudaMallocAsync) recur in every step.
 bool IsOneOff(std::string_view name) {
   for (std::string_view part :
        {"Lazy Function Loading", "Module Loading", "ModuleLoad", "LibraryLoad",

@@ -100,6 +100,8 @@ std::string Bytes(double bytes) {
   return Fixed(bytes, 1) + " TB";
 }
 
+std::string Bandwidth(double gb_per_s) { return Number(gb_per_s) + " GB/s"; }
+
 std::string Factor(double factor) {
   // Below 1.1 a second decimal is needed to tell a gain of 4 % from one of 5 %.
   return Fixed(factor, factor < 1.095 ? 2 : 1) + "x";

@@ -33,6 +33,8 @@ std::string MeanCount(double count, std::string_view what,
                       std::string_view many = "");
 // "38.2 MB", in decimal units.
 std::string Bytes(double bytes);
+// "4.41 GB/s". A byte per nanosecond is 1 GB/s.
+std::string Bandwidth(double gb_per_s);
 // "2.1x"; two decimals below 1.1.
 std::string Factor(double factor);
 

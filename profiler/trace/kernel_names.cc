@@ -91,13 +91,18 @@ std::string_view FunctionOf(std::string_view name) {
   return before == std::string_view::npos ? name : name.substr(before + 1);
 }
 
-// `text` is a name in lower case without parameters.
-bool IsCollective(std::string_view text) {
-  std::string plain(text);
+std::string WithoutAnonymous(std::string_view text) {
   constexpr std::string_view kAnonymous = "(anonymous namespace)::";
+  std::string plain(text);
   for (size_t at; (at = plain.find(kAnonymous)) != std::string::npos;) {
     plain.erase(at, kAnonymous.size());
   }
+  return plain;
+}
+
+// `text` is a name in lower case without parameters.
+bool IsCollective(std::string_view text) {
+  const std::string plain = WithoutAnonymous(text);
   std::string_view name = plain;
   if (name.starts_with("void ")) name.remove_prefix(5);
   for (std::string_view library : kLibraries) {
@@ -173,6 +178,13 @@ std::string Lower(std::string_view text) {
 bool IsCollectiveKernel(std::string_view name) {
   const std::string lower = Lower(name);
   return IsCollective(WithoutParameters(lower));
+}
+
+std::string FunctionOfKernel(std::string_view name) {
+  // Names of copies have neither a return type nor parameters.
+  return name.starts_with("void ") || Contains(name, "::")
+             ? std::string(FunctionOf(WithoutAnonymous(name)))
+             : std::string(name);
 }
 
 KernelTraits TraitsOfKernel(std::string_view text) {

@@ -103,8 +103,7 @@ TEST(UnfusedPointwiseTest, JoiningTheHalvesOfATensorIsPartOfTheChain) {
   for (int i = 0; i < 3; ++i) {
     text.Op("aten::mul", whole, {{kAdd, 40}}, 60);
     text.Op("aten::neg", "(float[64,128,512])", {{kAdd, 20}}, 60);
-    text.Op("aten::cat",
-            "(TensorList(-[64,128,512],-[64,128,512]),Scalar'-1')",
+    text.Op("aten::cat", "(TensorList(-[64,128,512],-[64,128,512]),Scalar'-1')",
             {{cat, 40}}, 60);
     text.Op("aten::mul", whole, {{kAdd, 40}}, 60);
     text.Op("aten::add", "(float[64,128,1024],float[64,128,1024])",

@@ -11,6 +11,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <string_view>
 
 namespace stepscope {
@@ -65,6 +66,10 @@ struct KernelTraits {
   bool complex_numbers = false;  // a product of complex numbers
   bool operator==(const KernelTraits&) const = default;
 };
+
+// Returns the name of a kernel without return type, namespaces, template
+// arguments and parameters.
+std::string FunctionOfKernel(std::string_view name);
 
 // Ignores upper and lower case.
 KernelTraits TraitsOfKernel(std::string_view name);
