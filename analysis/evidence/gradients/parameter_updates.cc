@@ -184,13 +184,14 @@ ParameterUpdates FindParameterUpdates(const AnalysisContext& m) {
       by_op[key.first][dims] += count * times;
     }
   }
-  // An optimizer may call several ops per tensor, so take the most frequent
-  // one.
+  // An optimizer may call several ops per tensor, and some of them twice, as
+  // Adam multiplies both of its averages. So take the least frequent one.
   std::map<OptimizerKind, std::map<Dims, double>> by_kind;
   for (const auto& [op, sizes] : by_op) {
     for (const auto& [dims, count] : sizes) {
-      double& tensors = by_kind[op.first][dims];
-      tensors = std::max(tensors, count);
+      double& tensors =
+          by_kind[op.first].try_emplace(dims, count).first->second;
+      tensors = std::min(tensors, count);
     }
   }
   for (const auto& [kind, sizes] : by_kind) {
