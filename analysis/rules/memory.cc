@@ -150,7 +150,7 @@ Verdict CheckChurn(const AnalysisContext& m) {
   Finding finding;
   finding.confidence = Confidence::kProven;
   finding.evidence =
-      "Memory is allocated or released by the driver during training: " +
+      "Memory is allocated or released by the driver while steps run: " +
       CallsInWords(churn) + " per step. The GPU is idle for " +
       Milliseconds(bucket * 1e-6) + " meanwhile.";
   if (churn.frees > 0) {

@@ -5,7 +5,6 @@
 // 4.4 GB/s, the rate measured for pageable memory.
 #include <algorithm>
 #include <cstdint>
-#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -15,6 +14,7 @@
 #include "device/gaps.h"
 #include "evidence/host_copies.h"
 #include "evidence/wait_sites.h"
+#include "evidence/weights_on_host.h"
 #include "ops/backward_nodes.h"
 #include "ops/intervals.h"
 #include "steps/steady_steps.h"
@@ -27,42 +27,6 @@ namespace {
 
 constexpr int64_t kStagedBytes = 64 << 10;
 constexpr int64_t kPageableBytes = 1 << 20;
-// With so many uploads per step that alternate with kernels, weights are kept
-// on the host. Our own choice; a batch has a few tensors.
-constexpr double kWeightsPerStep = 16;
-constexpr size_t kWeightSizes = 4;
-
-// True if the uploads of a step have many sizes and alternate with kernels, as
-// those of weights do that are kept on the host and uploaded layer by layer. A
-// batch is uploaded before its kernels are launched, and the batches of several
-// passes in a step have the same sizes.
-bool AreWeights(const AnalysisContext& m,
-                const std::vector<const HostCopy*>& uploads) {
-  std::set<int64_t> sizes;
-  for (const HostCopy* one : uploads) {
-    sizes.insert(m.trace.copies()[one->copy].bytes);
-  }
-  if (sizes.size() < kWeightSizes) return false;
-  std::vector<int64_t> launches;
-  for (const Kernel& kernel : m.trace.kernels()) {
-    if (kernel.call == kNone) continue;
-    launches.push_back(m.trace.runtime_calls()[kernel.call].begin_ns);
-  }
-  std::ranges::sort(launches);
-  double alternate = 0;
-  for (size_t i = 1; i < uploads.size(); ++i) {
-    const RowId before = m.trace.copies()[uploads[i - 1]->copy].call;
-    const RowId call = m.trace.copies()[uploads[i]->copy].call;
-    if (before == kNone || call == kNone) continue;
-    const auto launch = std::ranges::lower_bound(
-        launches, m.trace.runtime_calls()[before].begin_ns);
-    alternate += launch != launches.end() &&
-                 *launch < m.trace.runtime_calls()[call].begin_ns;
-  }
-  return alternate >=
-         kWeightsPerStep * static_cast<double>(m.steps.steady.size());
-}
-
 // The texts of CheckPageable() for one direction.
 struct PageableTexts {
   Direction direction;
@@ -152,6 +116,22 @@ double IdleAfterNs(const AnalysisContext& m,
          static_cast<double>(m.steps.steady.size());
 }
 
+std::vector<const HostCopy*> Steady(const std::vector<HostCopy>& copies,
+                                    const HostCopyFilter& filter) {
+  std::vector<const HostCopy*> chosen;
+  for (const HostCopy& one : copies) {
+    if (one.steady && filter(one)) chosen.push_back(&one);
+  }
+  return chosen;
+}
+
+// How long the copies hold up the host, or run while no kernel does.
+double CopyNs(const AnalysisContext& m, const std::vector<HostCopy>& copies,
+              const HostCopyFilter& filter) {
+  const HostCopySums all = SumHostCopies(m, copies, filter);
+  return all.held_ns + all.queued_ns + all.exposed_ns;
+}
+
 Verdict CheckPageable(const AnalysisContext& m, const PageableTexts& texts) {
   const std::vector<HostCopy> copies = FindHostCopies(m, texts.direction);
   const auto memory_of = [&](const HostCopy& one) {
@@ -163,6 +143,7 @@ Verdict CheckPageable(const AnalysisContext& m, const PageableTexts& texts) {
       })) {
     return Skip(texts.unknown);
   }
+  const HostCopyFilter any = [](const HostCopy&) { return true; };
   const HostCopyFilter pageable = [&](const HostCopy& one) {
     return memory_of(one) == MemoryKind::kPageable;
   };
@@ -183,20 +164,26 @@ Verdict CheckPageable(const AnalysisContext& m, const PageableTexts& texts) {
   // on the host or on the device.
   double bound = std::min(sums.held_ns + (1 - factor) * sums.exposed_ns,
                           std::max(sums.held_ns, sums.exposed_ns));
-  std::vector<const HostCopy*> copied;
-  for (const HostCopy& one : copies) {
-    if (one.steady && filter(one)) copied.push_back(&one);
-  }
+  const std::vector<const HostCopy*> copied = Steady(copies, filter);
   const double after =
       texts.direction == Direction::kToHost ? IdleAfterNs(m, copied) : 0;
   const bool computes = after * 1e-6 >= MinReportableGainMs(m);
   if (computes) bound += after;
-  const bool offloads =
-      texts.direction == Direction::kToDevice && AreWeights(m, copied);
+  const bool up = texts.direction == Direction::kToDevice;
+  const std::vector<HostCopy> back =
+      FindHostCopies(m, up ? Direction::kToHost : Direction::kToDevice);
+  const std::vector<const HostCopy*> others = Steady(back, any);
+  const WeightsOnHost weights = up ? FindWeightsOnHost(m, copied, others)
+                                   : FindWeightsOnHost(m, others, copied);
+  // h2d-pageable counts both directions.
+  if (!up && weights == WeightsOnHost::kAndBack) return Clean();
+  const bool offloads = up && weights != WeightsOnHost::kNone;
   if (offloads) {
-    const HostCopySums all = SumHostCopies(m, copies, pageable);
-    bound = std::min(all.held_ns + all.queued_ns + all.exposed_ns,
-                     m.step_ns() - m.MeanNs(Cause::kCompute));
+    bound = CopyNs(m, copies, pageable);
+    if (weights == WeightsOnHost::kAndBack) {
+      bound += CopyNs(m, back, any);
+    }
+    bound = std::min(bound, m.step_ns() - m.MeanNs(Cause::kCompute));
   }
   if (bound * 1e-6 < MinReportableGainMs(m)) return Clean();
 
@@ -243,18 +230,30 @@ Verdict CheckPageable(const AnalysisContext& m, const PageableTexts& texts) {
   if (offloads) {
     finding.confidence = Confidence::kStrong;
     finding.evidence +=
-        " They alternate with kernels, as uploads of weights do that are kept "
-        "on the host (CPU offload).";
+        weights == WeightsOnHost::kByLayer
+            ? " They alternate with kernels, as uploads of weights do that are "
+              "kept on the host (CPU offload)."
+            : " The same sizes are downloaded again, as weights are that move "
+              "to the device and back (CPU offload): with the downloads, the "
+              "copies take " +
+                  Milliseconds((SumHostCopies(m, copies, any).copy_ns +
+                                SumHostCopies(m, back, any).copy_ns) *
+                               1e-6) +
+                  ".";
     finding.assumption = "the weights stay on the device";
     finding.fix_cpp =
         "keep the weights on the device; if they do not fit, keep them in 8 or "
         "4 bits, or upload the next layer from pinned memory on a second "
         "stream while this one computes";
     finding.fix_python =
-        "keep the weights on the GPU: model.to(\"cuda\") without "
-        "enable_sequential_cpu_offload() or offload in the device map; if they "
-        "do not fit, enable_model_cpu_offload() or group offloading with a "
-        "stream (diffusers), or weights in 8 or 4 bits";
+        weights == WeightsOnHost::kByLayer
+            ? "keep the weights on the GPU: model.to(\"cuda\") without "
+              "enable_sequential_cpu_offload() or offload in the device map; "
+              "if they do not fit, enable_model_cpu_offload() or group "
+              "offloading with a stream (diffusers), or weights in 8 or 4 bits"
+            : "keep the models on the GPU: pipe.to(\"cuda\") without "
+              "enable_model_cpu_offload(); if they do not fit, group "
+              "offloading with a stream (diffusers), or weights in 8 or 4 bits";
     finding.wrong_if = "the weights do not fit on the device";
   }
   const WaitFilter waits = [&](const HostWait& wait) {
@@ -264,11 +263,15 @@ Verdict CheckPageable(const AnalysisContext& m, const PageableTexts& texts) {
   Found found{.finding = std::move(finding), .bound_ns = bound};
   // The replay cannot tell whether the host can do without a result for a
   // while.
-  if (texts.direction == Direction::kToDevice) {
-    found.alternatives = {
-        {offloads ? FromPinned(m, copies, pageable, 0, /*assumed=*/false)
-                  : FromPinned(m, copies, filter, factor,
-                               /*assumed=*/!pinned.measured)}};
+  if (offloads) {
+    Edit edit = FromPinned(m, copies, pageable, 0, /*assumed=*/false);
+    if (weights == WeightsOnHost::kAndBack) {
+      edit = Combine(edit, FromPinned(m, back, any, 0, /*assumed=*/false));
+    }
+    found.alternatives = {{std::move(edit)}};
+  } else if (up) {
+    found.alternatives = {{FromPinned(m, copies, filter, factor,
+                                      /*assumed=*/!pinned.measured)}};
   }
   DescribeWaits(m, waits, found);
   if (found.finding.examples.empty()) AddCopyExamples(m, copied, found.finding);
@@ -295,8 +298,9 @@ constexpr Rule kRules[] = {
      .detect = "uploads of at least 64 KiB from pageable memory add up to at "
                "least 1 MiB per step in two thirds of the steps, and pinning "
                "saves at least 1 % of the step. If 16 uploads or more of four "
-               "sizes or more alternate with kernels, they are weights that "
-               "are kept on the host, and the change is to keep them on the "
+               "sizes or more alternate with kernels, or are downloaded again "
+               "by a program that trains nothing, they are weights that are "
+               "kept on the host, and the change is to keep them on the "
                "device",
      .avoid =
          "uploads are smaller (the driver stages these without waiting); "

@@ -28,6 +28,7 @@ constexpr double kCallingNs = 20'000;
 // The least mean number of passes of a loop that runs backwards in time. Fewer
 // may be chance. Our own choice.
 constexpr int64_t kLeastScan = 4;
+constexpr int64_t kMostUploads = 8;  // per pass; an input is a few tensors
 
 // Passes of a loop that differ are alike if they have this share of their ops
 // in common: augmentation flips some images and not others. Our own choice.
@@ -415,7 +416,8 @@ class LoopFinder {
   }
 
   // True if each pass uploads something and waits for a result. The loop may
-  // begin behind the first upload, and end before the last wait.
+  // begin behind the first upload, and end before the last wait. More than a
+  // few uploads per pass are weights that are kept on the host.
   bool MakesRoundTrips(const OpLoop& loop) const {
     const auto is_inside = [&](RowId thread, int64_t ns) {
       return thread == m_.steps.thread && ns >= loop.forward.begin_ns &&
@@ -436,7 +438,7 @@ class LoopFinder {
           const RuntimeCall& call = m_.trace.runtime_calls()[copy.call];
           return is_inside(call.thread, call.begin_ns);
         });
-    return uploads + 1 >= loop.passes;
+    return uploads + 1 >= loop.passes && uploads <= kMostUploads * loop.passes;
   }
 
   // True if each pass picks an element, reads a value, or multiplies one row or

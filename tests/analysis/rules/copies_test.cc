@@ -97,6 +97,48 @@ TEST(H2dPageableTest, UploadsThatAlternateWithKernelsAreWeights) {
   }
 }
 
+// Models that move to the device and back in each step: 20 uploads of 300 us,
+// kernels for 4 ms, and 20 downloads.
+Report MovingModels(bool back, bool trains) {
+  GpuText run;
+  for (int step = 0; step < 5; ++step) {
+    for (int i = 0; i < 20; ++i) {
+      run.Begin("op", "aten::copy_");
+      run.BlockingCopy(300, "pageable", "device", (1 + i % 5) * kMiB);
+      run.End();
+    }
+    run.Kernel(4000, "gemm");
+    for (int i = 0; i < 20; ++i) {
+      run.Begin("op", "aten::copy_");
+      run.BlockingCopy(300, "device", "pageable",
+                       (back ? 1 + i % 5 : 7) * kMiB);
+      run.End();
+    }
+    if (trains) run.Range(1, "Optimizer.step#SGD.step", "kind=optimizer");
+    run.EndStep();
+  }
+  return run.Analyzed();
+}
+
+TEST(H2dPageableTest, UploadsThatAreDownloadedAgainAreWeights) {
+  const Report moving = MovingModels(true, false);
+  const Finding* finding = Find(moving, "h2d-pageable");
+  ASSERT_NE(finding, nullptr);
+  EXPECT_NE(finding->fix_python.find("enable_model_cpu_offload"),
+            std::string::npos);
+  // Without the copies, the kernel remains.
+  EXPECT_NEAR(moving.steps.mean_ms - finding->gain.expected_ms, 4, 0.2);
+  EXPECT_TRUE(IsClean(moving, "d2h-pageable"));
+  // Results of other sizes, and an optimizer on the host.
+  for (const Report& other :
+       {MovingModels(false, false), MovingModels(true, true)}) {
+    ASSERT_NE(Find(other, "h2d-pageable"), nullptr);
+    EXPECT_EQ(Find(other, "h2d-pageable")->fix_python.find("offload"),
+              std::string::npos);
+    EXPECT_FALSE(IsClean(other, "d2h-pageable"));
+  }
+}
+
 TEST(H2dPageableTest, StaysSilentAboutPinnedMemory) {
   EXPECT_TRUE(IsClean(Uploading(4000, 20'000'000, "pinned"), "h2d-pageable"));
 }
