@@ -17,6 +17,7 @@
 #include "evidence/weights_on_host.h"
 #include "ops/backward_nodes.h"
 #include "ops/intervals.h"
+#include "ops/loader_spans.h"
 #include "steps/steady_steps.h"
 #include "timeline/timeline.h"
 #include "words/quantities.h"
@@ -93,11 +94,13 @@ Edit FromPinned(const AnalysisContext& m, const std::vector<HostCopy>& copies,
   return edit;
 }
 
-// Returns for how long per step the GPU is idle while the program's own code
-// runs right after one of `downloads`, before the next op. Such code most
-// likely computes with what was downloaded, as NumPy would.
+// Returns for how long per step the GPU is idle while the host works right
+// after one of `downloads`, before the next op that launches something. Apart
+// from taking a batch, the host then most likely computes with what was
+// downloaded, as NumPy would.
 double IdleAfterNs(const AnalysisContext& m,
                    const std::vector<const HostCopy*>& downloads) {
+  const std::vector<bool> launches = OpsThatLaunch(m.trace);
   std::vector<Span> pauses;
   for (const HostCopy* one : downloads) {
     const RowId call = m.trace.copies()[one->copy].call;
@@ -107,12 +110,16 @@ double IdleAfterNs(const AnalysisContext& m,
     const Op& op = m.trace.ops()[OutermostOf(m.trace, inner)];
     if (op.thread != m.steps.thread) continue;
     const auto later = m.tree.of_thread(op.thread, {op.end_ns, INT64_MAX});
-    if (later.empty()) continue;
-    const int64_t next = m.trace.ops()[later.front()].begin_ns;
+    const auto launch =
+        std::ranges::find_if(later, [&](RowId row) { return launches[row]; });
+    if (launch == later.end()) continue;
+    const int64_t next = m.trace.ops()[*launch].begin_ns;
     if (next - op.end_ns > kFrameworkGapNs) pauses.push_back({op.end_ns, next});
   }
+  pauses =
+      Subtract(Merge(std::move(pauses)), LoaderSpans(m.trace, m.steps.thread));
   const std::vector<Span> idle = Merge(IdleSpans(m.waits.idle));
-  return static_cast<double>(Length(Intersect(Merge(pauses), idle))) /
+  return static_cast<double>(Length(Intersect(pauses, idle))) /
          static_cast<double>(m.steps.steady.size());
 }
 
@@ -213,8 +220,8 @@ Verdict CheckPageable(const AnalysisContext& m, const PageableTexts& texts) {
     finding.confidence = Confidence::kStrong;
     finding.evidence += " Right after it, the GPU is idle for another " +
                         Milliseconds(after * 1e-6) +
-                        " while the program's own code runs, probably on what "
-                        "was downloaded.";
+                        " while the host works, probably on what was "
+                        "downloaded.";
     finding.assumption =
         "at best: the device computes the result in no time, and downloading "
         "it takes none; " +

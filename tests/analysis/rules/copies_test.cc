@@ -317,9 +317,11 @@ struct OwnWork {
   double us = 3'000;  // after each copy, outside ops
   int copies = 1;     // per step, 20 MB in total
   bool upload = false;
-  bool busy = false;  // another stream has work all the time
-  bool in_op = true;  // an op makes the copies
-  int thread = 0;     // that makes the copies
+  bool busy = false;       // another stream has work all the time
+  bool in_op = true;       // an op makes the copies
+  int thread = 0;          // that makes the copies
+  std::string range = "";  // of the work, instead of none
+  bool by_op = false;      // an op on the host does the work
 };
 
 // Five steps that each compute, copy from or to pageable memory, and run own
@@ -344,7 +346,13 @@ Report Working(const OwnWork& work) {
                        20'000'000 / work.copies);
       if (work.in_op) run.End();
       run.OnThread(0);
-      run.Pass(work.us);
+      if (work.by_op) {
+        run.Op(work.us, "aten::_to_copy");
+      } else if (!work.range.empty()) {
+        run.Range(work.us, "next", work.range);
+      } else {
+        run.Pass(work.us);
+      }
       run.Begin("op", "aten::add");
       run.Kernel(10, "add");
       run.End();
@@ -371,6 +379,20 @@ TEST(D2hPageableTest, OwnCodeRightAfterADownloadCountsIntoIt) {
 }
 
 // The own code takes longer than the download.
+TEST(D2hPageableTest, OpsOnTheHostRightAfterADownloadCountIntoIt) {
+  const Report by_op = Working({.by_op = true});
+  ASSERT_NE(Find(by_op, "d2h-pageable"), nullptr);
+  EXPECT_EQ(Find(by_op, "d2h-pageable")->confidence, Confidence::kStrong);
+  EXPECT_NE(
+      Find(by_op, "d2h-pageable")
+          ->evidence.find("idle for another 3.00 ms while the host works"),
+      std::string::npos);
+  // Taking the next batch has nothing to do with the results of this one.
+  const Report loading = Working({.range = "kind=loader"});
+  ASSERT_NE(Find(loading, "d2h-pageable"), nullptr);
+  EXPECT_EQ(Find(loading, "d2h-pageable")->confidence, Confidence::kHint);
+}
+
 TEST(D2hPageableTest, PythonBetweenOpsYieldsToOwnCodeOnADownload) {
   const Report report = Working({.us = 9'000});
   EXPECT_EQ(Find(report, "python-between-ops"), nullptr);
