@@ -267,7 +267,8 @@ class LoopFinder {
     const bool are_layers =
         nodes.empty()
             ? inside == 0 && loop.has_products && !loop.round_trips &&
-                  !Rises(ops, begins, picks) && !IteratesOver(from_ns, loop) &&
+                  !loop.attends && !Rises(ops, begins, picks) &&
+                  !IteratesOver(from_ns, loop) &&
                   !TakesAnElement(step, usual, loop)
             : 2 * GradientsAmong(m_.trace, m_.tree, nodes) >= loop.passes;
     if (are_layers || (inside > 0 && Updates(loop.forward))) return {};
@@ -446,8 +447,8 @@ class LoopFinder {
   // sum() does. Other chains may be iterations that depend on each other, as
   // those of a solver or a recurrence. Also fills in what the loop does.
   bool IsPerElement(int64_t from_ns, OpLoop& loop) const {
-    int64_t picked = 0, read = 0;
-    bool unsized = false;
+    int64_t picked = 0, read = 0, attended = 0, multiplied = 0;
+    bool unsized = false, several_rows = false;
     for (RowId row : m_.tree.of_thread(m_.steps.thread, loop.forward)) {
       if (m_.tree.in_backward(row)) continue;
       const std::string_view name = m_.trace.name(OpAt(row).name);
@@ -458,16 +459,19 @@ class LoopFinder {
       if (!Multiplies(kind)) continue;
       loop.has_products = true;
       if (!m_.tree.computes(row)) continue;
+      ++(kind == KernelClass::kAttention ? attended : multiplied);
       if (OpAt(row).inputs == kNone && m_.trace.op_inputs().empty()) {
         unsized = true;
       } else if (kind == KernelClass::kConvolution) {
         const TensorShape input = TensorArgument(m_.trace, row, 0);
-        if (input.dims.empty() || input.dims[0] != 1) return false;
-      } else if (!name.ends_with("mv") && !name.ends_with("dot") &&
-                 CostOf(m_.trace, row).matmul.m != 1) {
-        return false;
+        several_rows |= input.dims.empty() || input.dims[0] != 1;
+      } else if (!name.ends_with("mv") && !name.ends_with("dot")) {
+        several_rows |= CostOf(m_.trace, row).matmul.m != 1;
       }
     }
+    loop.attends = attended >= loop.passes && multiplied == 0;
+    if (loop.attends) return true;
+    if (several_rows) return false;
     loop.round_trips = unsized && MakesRoundTrips(loop);
     if (unsized && !loop.round_trips) return false;
     loop.reads_values = read >= loop.passes;

@@ -26,6 +26,8 @@ struct OpLoop {
   // as calls of a policy for one environment do.
   bool round_trips = false;
   bool has_products = false;
+  // The only products are attention over one window or sequence per pass.
+  bool attends = false;
   bool has_backward = false;
   // The number of consecutive loops in which each pass picks the element before
   // that of the previous pass; 0 if passes do not run backwards. Nobody goes
@@ -41,9 +43,9 @@ struct OpLoop {
 
 // Finds chains of outermost forward ops that repeat at least kLeastPasses times
 // without other ops between, outside the optimizer and the data loader. Each
-// pass must pick an element of a tensor, read a value, or multiply one row or
-// sample (without sizes: upload something and wait for a result); or the passes
-// add up the elements of a tensor that was taken apart right before. Stacks of
+// pass must pick an element of a tensor, read a value, multiply one row or
+// sample (without sizes: upload something and wait for a result), or attend
+// without any other product (layers have weights between); or the passes add up the elements of a tensor that was taken apart right before. Stacks of
 // layers do not count: chains whose matrix products or convolutions have
 // several rows or samples, and chains whose passes have weights of their own,
 // as the backward pass shows.

@@ -70,6 +70,19 @@ std::string InWords(const std::string& chain, const SameLoops& loops) {
          " per step, " + Milliseconds(loops.ns * 1e-6) + ")";
 }
 
+void SayFixOfAttention(Finding& finding) {
+  finding.fix_python =
+      "call attention once for all windows or sequences: "
+      "flash_attn_varlen_func with their cumulative lengths (transformers: "
+      "attn_implementation=\"flash_attention_2\"), nested tensors "
+      "(torch.nested, layout=torch.jagged), FlexAttention with a mask of "
+      "blocks, or a batch dimension if they have one length";
+  finding.fix_cpp =
+      "call attention once for all windows or sequences: a kernel for variable "
+      "lengths (at::_flash_attention_forward with cumulative lengths), or a "
+      "batch dimension if they have one length";
+}
+
 // `chain`: the chain of the loops that take most time.
 void SayFix(const std::string& chain, bool reads_values, Finding& finding) {
   finding.fix_python =
@@ -222,7 +235,11 @@ Verdict CheckIndependentPasses(const AnalysisContext& m,
       "at best: one call for all elements takes as long as the call for one "
       "element, plus what the ops compute beyond 20 us each, but for gradients "
       "of parts (select, slice), each of which is as large as the whole";
-  SayFix(order.front().first, reads_values, finding);
+  if (order.front().second.longest->attends) {
+    SayFixOfAttention(finding);
+  } else {
+    SayFix(order.front().first, reads_values, finding);
+  }
   if (round_trips) {
     finding.confidence = Confidence::kHint;
     finding.evidence +=
@@ -271,9 +288,10 @@ constexpr Rule kRules[] = {
          "anything between, in two thirds of the steps, or passes that share "
          "60 % of their ops select one element of a tensor after the other; "
          "each pass picks an "
-         "element of a tensor, reads a value, or multiplies one row or sample "
+         "element of a tensor, reads a value, multiplies one row or sample "
          "(as a hint, where sizes were not recorded: uploads something and "
-         "waits for a result), or adds one of the elements that aten::unbind "
+         "waits for a result), calls attention and no other product, or adds "
+         "one of the elements that aten::unbind "
          "made right before; "
          "and such loops, with their backward passes, take 10 % of the "
          "step",

@@ -429,5 +429,32 @@ TEST(UnbatchedLoopTest, PassesMayDiffer) {
   EXPECT_EQ(Find(Augmented(3, false, 64), "unbatched-loop"), nullptr);
 }
 
+// A frozen encoder without recorded sizes that attends 20 times, to one window
+// after the other; if `projects`, with a layer of its own each time.
+Report Attending(bool projects) {
+  CpuText text;
+  for (int step = 0; step < 4; ++step) {
+    text.Op("aten::linear", 1'000);
+    for (int i = 0; i < 20; ++i) {
+      if (projects) text.Nested("aten::linear", 30, "aten::addmm", 20);
+      text.Nested("aten::scaled_dot_product_attention", 50,
+                  "aten::_scaled_dot_product_flash_attention_for_cpu", 40);
+    }
+    text.Op("aten::sum", 100);
+    text.EndStep();
+  }
+  return text.Analyzed();
+}
+
+TEST(UnbatchedLoopTest, AttentionWithoutLayersIsOverWindows) {
+  const Report windows = Attending(false);
+  const Finding* finding = Find(windows, "unbatched-loop");
+  ASSERT_NE(finding, nullptr);
+  EXPECT_NE(finding->evidence.find("(20 times per step"), std::string::npos);
+  EXPECT_NE(finding->fix_python.find("flash_attn_varlen_func"),
+            std::string::npos);
+  EXPECT_TRUE(IsClean(Attending(true), "unbatched-loop"));
+}
+
 }  // namespace
 }  // namespace stepscope::loops_test
