@@ -12,6 +12,7 @@
 #include "context/rule.h"
 #include "device/collectives.h"
 #include "evidence/collectives/collective_evidence.h"
+#include "evidence/collectives/hideable_shards.h"
 #include "evidence/collectives/shorter_collectives.h"
 #include "evidence/collectives/transfers.h"
 #include "evidence/gradient_passes.h"
@@ -202,13 +203,14 @@ void SaySynchronisedNorms(const AnalysisContext& m, Finding& finding) {
 // Returns the change that collectives run beside computing, except those whose
 // results are needed at once.
 Edit Overlapping(const AnalysisContext& m, const LateGradients& late,
+                 const HideableShards& hideable,
                  const std::vector<bool>& needed) {
   Edit edit;
   edit.early = late.early;
   for (size_t i = 0; i < m.collectives.size(); ++i) {
     const Collective& one = m.collectives[i];
     if (one.kernel == kNone || one.step == kNoStep || needed[i] ||
-        late.members.contains(i)) {
+        late.members.contains(i) || (IsOfShards(one) && !hideable(one))) {
       continue;
     }
     edit.overlapped.push_back(KernelOf(one));
@@ -242,11 +244,18 @@ Verdict CheckExposed(const AnalysisContext& m) {
           kMostSteps) {
     return Clean();
   }
+  const HideableShards hideable(m);
+  // Of shards before the first product of the step, and after the last.
+  const double edges =
+      TotalsOf(m.collectives, m.steps, [&](const Collective& one) {
+        return IsOfShards(one) && !hideable(one);
+      }).exposed_ns;
+  if (exposed - edges < kExposedShare * step) return Clean();
   const CollectiveTotals all = TotalsOf(m.collectives, m.steps, AnyCollective);
   const LateGradients late = FindLateGradients(
       m, FindGradientPasses(m.trace, m.tree, m.steps, m.collectives));
   const std::vector<bool> needed = NeededAtOnce(m);
-  Edit edit = Overlapping(m, late, needed);
+  Edit edit = Overlapping(m, late, hideable, needed);
   Finding finding;
   finding.confidence = Confidence::kStrong;
   finding.evidence =
@@ -273,7 +282,7 @@ Verdict CheckExposed(const AnalysisContext& m) {
   // At best one half of the batch computes while the results of the other one
   // move.
   const double hidden_ns =
-      exposed - needed_ns + std::min(needed_ns, m.kernels.compute_ns);
+      exposed - edges - needed_ns + std::min(needed_ns, m.kernels.compute_ns);
   const double early_ns = std::max(0.0, hidden_ns - LastBucketNs(m));
   if (!mostly_needed && FillsTheStep(m, edit, exposed, early_ns)) {
     finding.confidence = Confidence::kHint;
@@ -316,7 +325,9 @@ constexpr Rule kRules[] = {
                "that XProf calls moderate)",
      .avoid =
          "the job has one rank only. The last bucket cannot overlap with "
-         "backward and is left out of the bound. One rank's trace cannot "
+         "backward and is left out of the bound, as are gathers before the "
+         "first product of the step and reduce-scatters after the last. One "
+         "rank's trace cannot "
          "distinguish transfers from waiting for a late rank, and the "
          "finding says so: where transfers at the recording's best rate "
          "explain "

@@ -10,6 +10,7 @@
 #include "context/rule.h"
 #include "device/collectives.h"
 #include "evidence/collectives/collective_evidence.h"
+#include "evidence/collectives/hideable_shards.h"
 #include "evidence/gradient_passes.h"
 #include "steps/steady_steps.h"
 #include "words/quantities.h"
@@ -22,19 +23,16 @@ constexpr double kExposedShare = 0.03;
 // If backward has at least this share of the forward gathers, parameters were
 // freed in between.
 constexpr double kGatheredAgain = 0.5;
+constexpr double kMostly = 0.9;
 // With fewer gathers per forward pass, the whole model is one unit.
 constexpr double kLeastUnits = 2;
 
-bool OfShards(const Collective& one) {
-  return one.kind == CollectiveKind::kAllGather ||
-         one.kind == CollectiveKind::kReduceScatter;
-}
-
 // Returns in how many of the steady steps shards are exposed for at least `ns`.
-size_t StepsWith(const AnalysisContext& m, double ns) {
+size_t StepsWith(const AnalysisContext& m, const HideableShards& hideable,
+                 double ns) {
   std::vector<double> exposed(m.steps.windows.size());
   for (const Collective& one : m.collectives) {
-    if (one.step != kNoStep && OfShards(one)) {
+    if (one.step != kNoStep && hideable(one)) {
       exposed[one.step] += static_cast<double>(one.exposed_ns);
     }
   }
@@ -42,14 +40,36 @@ size_t StepsWith(const AnalysisContext& m, double ns) {
       m.steps.steady, [&](size_t i) { return exposed[i] >= ns; }));
 }
 
+// True if the whole model is one unit, so that no layer can compute before all
+// parameters are there.
+bool IsOneUnit(const AnalysisContext& m) {
+  const double gathers =
+      TotalsOf(m.collectives, m.steps, [](const Collective& one) {
+        return one.kind == CollectiveKind::kAllGather && !one.in_backward;
+      }).count;
+  return gathers > 0 && gathers < kLeastUnits &&
+         std::ranges::all_of(m.collectives, [](const Collective& one) {
+           return !IsOfShards(one) || one.exposed_ns > 0;
+         });
+}
+
 Verdict CheckSharding(const AnalysisContext& m) {
   if (m.trace.run().world_size == 1) return Clean();
   if (m.collectives.empty()) return AnswerWithoutCollectives(m);
-  const CollectiveTotals all = TotalsOf(m.collectives, m.steps, OfShards);
+  const CollectiveTotals all = TotalsOf(m.collectives, m.steps, IsOfShards);
   const double limit = kExposedShare * m.step_ns();
+  if (all.exposed_ns < limit) return Clean();
+  const bool one_unit = IsOneUnit(m);
+  // The collectives of a single unit would have others beside them if it were
+  // divided.
+  const HideableShards hideable(m);
+  const double exposed_ns =
+      one_unit ? all.exposed_ns
+               : TotalsOf(m.collectives, m.steps, hideable).exposed_ns;
   // Sequence parallelism gathers and scatters activations in the same way. Only
   // names tell the two apart. Searching names is slow, so it comes last.
-  if (all.exposed_ns < limit || !AreMostSteps(m.steps, StepsWith(m, limit)) ||
+  if (exposed_ns < limit ||
+      (!one_unit && !AreMostSteps(m.steps, StepsWith(m, hideable, limit))) ||
       !ShardsParameters(m.trace)) {
     return Clean();
   }
@@ -80,7 +100,13 @@ Verdict CheckSharding(const AnalysisContext& m) {
         Count(std::llround(backward.count), "all-gather") + " of " +
         Milliseconds(backward.moved_ns * 1e-6) + ".";
   }
-  Illustrate(m, OfShards, finding);
+  if (exposed_ns < kMostly * all.exposed_ns) {
+    finding.evidence +=
+        " In " + Milliseconds(exposed_ns * 1e-6) +
+        " of this time, a layer could compute: the rest is before the first "
+        "product of the step or after the last.";
+  }
+  Illustrate(m, IsOfShards, finding);
   finding.assumption =
       "at best: fetching and reducing shards overlaps with computing, and only "
       "the optimizer waits for them";
@@ -96,13 +122,9 @@ Verdict CheckSharding(const AnalysisContext& m) {
   }
   finding.wrong_if =
       "the other ranks arrive late, so that this rank waits for them";
-  const double most_ns = HidingBoundNs(m, all.exposed_ns, finding);
-  // With one unit, no layer can compute before all parameters are there.
+  const double most_ns = HidingBoundNs(m, exposed_ns, finding);
   // Nothing can be fetched ahead, and no replay of this order shows the gain.
-  if (forward.count > 0 && forward.count < kLeastUnits &&
-      std::ranges::all_of(m.collectives, [](const Collective& one) {
-        return !OfShards(one) || one.exposed_ns > 0;
-      })) {
+  if (one_unit) {
     finding.evidence +=
         " All parameters are gathered at once, so that no layer computes "
         "meanwhile.";
@@ -115,7 +137,7 @@ Verdict CheckSharding(const AnalysisContext& m) {
   }
   Edit edit;
   for (const Collective& one : m.collectives) {
-    if (one.kernel != kNone && one.step != kNoStep && OfShards(one)) {
+    if (one.kernel != kNone && one.step != kNoStep && hideable(one)) {
       edit.overlapped.push_back(KernelOf(one));
     }
   }
@@ -139,7 +161,9 @@ constexpr Rule kRules[] = {
      .detect = "in two thirds of the steady steps, all-gathers and "
                "reduce-scatters of a program that shards its parameters (FSDP, "
                "DeepSpeed ZeRO 3) run without any computing for at least 3 % "
-               "of the step",
+               "of the step. Gathers before the first product of the step and "
+               "reduce-scatters after the last do not count, because nothing "
+               "could run beside them, unless the whole model is one unit",
      .avoid = "nothing shows that parameters are sharded: then the "
               "collectives may be of activations (exposed-collective)",
      .fix_cpp = "fetch the next layer's shards before this layer computes",

@@ -222,5 +222,55 @@ TEST(FsdpExposedTest, AdvisesToPrefetchUnlessTheModelIsOneUnit) {
   }
 }
 
+// Five steps that gather one block for 1 ms before anything computes, overlap
+// the gather of the next with a product, or wait for it, and scatter the last
+// gradients for 1 ms after the last product.
+Report AtTheEdges(bool waits) {
+  GpuText run;
+  run.Line("run world_size=2");
+  const auto shards = [&](const char* op, const char* kernel, bool wait) {
+    run.Begin("op", op);
+    run.OnStream(20);
+    run.Kernel(1000, kernel);
+    run.OnStream(7);
+    run.End();
+    if (wait) run.Synchronize("cudaEventSynchronize");
+  };
+  const auto product = [&] {
+    run.Begin("op", "aten::mm");
+    run.Kernel(8000, "gemm");
+    run.End();
+  };
+  for (int step = 0; step < 5; ++step) {
+    run.Begin("range", kMark);
+    for (int block = 0; block < 2; ++block) {
+      shards("c10d::_allgather_base_", "ncclDevKernel_AllGather_RING_LL",
+             block == 0 || waits);
+      product();
+      if (waits) run.Synchronize("cudaEventSynchronize");
+    }
+    run.Synchronize("cudaDeviceSynchronize");
+    shards("c10d::_reduce_scatter_base_",
+           "ncclDevKernel_ReduceScatter_Sum_bf16_RING_LL", true);
+    run.End();
+    run.EndStep();
+  }
+  return run.Analyzed();
+}
+
+TEST(FsdpExposedTest, NothingCanRunBesideTheFirstGatherAndTheLastScatter) {
+  // 2 of 18 ms are exposed, all of it at the edges.
+  const Report overlapped = AtTheEdges(false);
+  EXPECT_TRUE(IsClean(overlapped, "fsdp-exposed"));
+  EXPECT_TRUE(IsClean(overlapped, "exposed-collective"));
+  // One more, between the products.
+  const Report waiting = AtTheEdges(true);
+  const Finding* finding = Find(waiting, "fsdp-exposed");
+  ASSERT_NE(finding, nullptr);
+  EXPECT_NE(finding->evidence.find("In 1.0"), std::string::npos)
+      << finding->evidence;
+  EXPECT_NEAR(finding->gain.expected_ms, 1, 0.1);
+}
+
 }  // namespace
 }  // namespace stepscope::sharding_test
