@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <limits>
 #include <map>
+#include <set>
 #include <utility>
 
 #include "ops/backward_nodes.h"
@@ -29,10 +30,13 @@ class ClearedFinder {
       PassKept& now = steps.back().emplace_back();
       now.by_size = GroupedBySize(pass);
       for (const auto& [dims, kept] : now.by_size) Take(dims, kept, place);
-      now.read = ReadIn(EndOf(pass), i + 1 < passes.size()
-                                         ? BeginOf(passes[i + 1])
-                                         : std::numeric_limits<int64_t>::max());
+      const Between between =
+          Behind(EndOf(pass), i + 1 < passes.size()
+                                  ? BeginOf(passes[i + 1])
+                                  : std::numeric_limits<int64_t>::max());
+      now.read = between.read;
       for (const auto& [dims, count] : now.read) pending_.erase(dims);
+      for (const auto& [dims, count] : between.zeroed) Zero(dims, count);
     }
     // What is cleared after the recording's last step was not recorded. Assume
     // that it is cleared as in earlier steps.
@@ -41,7 +45,10 @@ class ClearedFinder {
         MarkAll(pending.kept);
       }
     }
-    for (std::vector<PassKept>& step : steps) MarkShared(step);
+    for (std::vector<PassKept>& step : steps) {
+      MarkShared(step);
+      for (PassKept& pass : step) MarkByPlace(pass);
+    }
   }
 
  private:
@@ -71,14 +78,19 @@ class ClearedFinder {
     return end_ns;
   }
 
-  // Returns how many gradients of each size are read in a time between passes.
+  // What happens to gradients between two passes, by size.
+  struct Between {
+    std::map<Dims, double> read = {};    // how many are read
+    std::map<Dims, double> zeroed = {};  // how many tensors are set to zero
+  };
+
   // An op may read gradients of the sizes that it takes, with two exceptions.
   // Once the next forward pass has started, only updates count, because layers
   // take their parameters, which have the same sizes. Once an optimizer has
   // stepped, only optimizers count, because later ops take parameters, for
   // example for a moving average.
-  std::map<Dims, double> ReadIn(int64_t begin_ns, int64_t end_ns) {
-    std::map<Dims, double> read;
+  Between Behind(int64_t begin_ns, int64_t end_ns) {
+    Between found;
     // For optimizers that update one tensor per call: the calls of each op.
     std::map<NameId, std::map<Dims, double>> one_by_one;
     const auto& ops = m_.trace.ops();
@@ -90,7 +102,17 @@ class ClearedFinder {
     for (; op != ops.end() && op->begin_ns < end_ns; ++op) {
       const RowId row = static_cast<RowId>(op - ops.begin());
       const OpTraits& traits = m_.tree.traits(row);
-      if (m_.tree.in_backward(row) || traits.zeroing) continue;
+      if (m_.tree.in_backward(row)) continue;
+      if (traits.zeroing) {
+        if (op->inputs == kNone ||
+            (op->parent != kNone && m_.tree.traits(op->parent).zeroing)) {
+          continue;
+        }
+        for (const auto& [dims, count] : sizes_of_.Of(op->inputs)) {
+          found.zeroed[dims] += count;
+        }
+        continue;
+      }
       forward |= traits.matmul && op->thread == m_.steps.thread;
       while (step != updates_.steps.end() && step->end_ns <= op->begin_ns) {
         ++step;
@@ -103,12 +125,36 @@ class ClearedFinder {
       if (op->inputs == kNone || !reads) continue;
       const bool list = IsListUpdate(m_.trace.name(op->name));
       for (const auto& [dims, count] : sizes_of_.Of(op->inputs)) {
-        double& single = one_by_one[op->name][dims];
-        if (!list) single += count;
-        read[dims] = std::max({read[dims], count, single});
+        double& read = found.read[dims];
+        read = std::max(read, count);
+        if (!list) one_by_one[op->name][dims] += count;
       }
     }
-    return read;
+    // An op may be called several times per tensor, so take the least frequent
+    // one.
+    std::map<Dims, double> least;
+    for (const auto& [name, sizes] : one_by_one) {
+      for (const auto& [dims, count] : sizes) {
+        double& calls = least.try_emplace(dims, count).first->second;
+        calls = std::min(calls, count);
+      }
+    }
+    for (const auto& [dims, count] : least) {
+      found.read[dims] = std::max(found.read[dims], count);
+    }
+    return found;
+  }
+
+  // Notes that `count` tensors of one size were set to zero.
+  void Zero(const Dims& dims, double count) {
+    const auto pending = pending_.find(dims);
+    if (pending == pending_.end() || pending->second.kept.empty() ||
+        count < CountOfSize(updates_.stepped, dims)) {
+      return;
+    }
+    ++cleared_at_[{dims, pending->second.place}];
+    MarkAll(pending->second.kept);
+    pending->second.kept.clear();
   }
 
   // True if `kept` are the gradients of all parameters of the size, which
@@ -173,6 +219,70 @@ class ClearedFinder {
         MarkBut(CountOfSize(pass.read, dims), pass, kept->second);
       }
     }
+  }
+
+  // The same for sizes that several networks have, by place: backward goes
+  // through one network after the other. If all cleared gradients of sizes that
+  // only one network has come before all read ones, or after, the others are
+  // divided at the place that leaves as many as are read.
+  void MarkByPlace(PassKept& pass) const {
+    std::vector<std::pair<StoredGradient*, const Dims*>> order;
+    std::set<const StoredGradient*> cleared, read;
+    for (const auto& [dims, kept] : pass.by_size) {
+      for (StoredGradient* one : kept) order.emplace_back(one, &dims);
+      if (!HasAll(dims, kept)) continue;
+      if (std::ranges::all_of(kept, &StoredGradient::cleared)) {
+        cleared.insert(kept.begin(), kept.end());
+      } else if (CountOfSize(pass.read, dims) ==
+                     static_cast<double>(kept.size()) &&
+                 std::ranges::none_of(kept, &StoredGradient::cleared)) {
+        read.insert(kept.begin(), kept.end());
+      }
+    }
+    if (cleared.empty() || read.empty()) return;
+    std::ranges::sort(order, {},
+                      [](const auto& one) { return one.first->row; });
+    // [first, last] of each group.
+    const auto places = [&](const std::set<const StoredGradient*>& group) {
+      std::pair<size_t, size_t> found{order.size(), 0};
+      for (size_t i = 0; i < order.size(); ++i) {
+        if (!group.contains(order[i].first)) continue;
+        found.first = std::min(found.first, i);
+        found.second = i;
+      }
+      return found;
+    };
+    const auto [cleared_first, cleared_last] = places(cleared);
+    const auto [read_first, read_last] = places(read);
+    const bool starts_cleared = cleared_last < read_first;
+    if (!starts_cleared && read_last > cleared_first) return;
+    const size_t from = starts_cleared ? cleared_last : read_last;
+    const size_t to = starts_cleared ? read_first : cleared_first;
+    for (size_t split = from + 1; split <= to; ++split) {
+      if (!LeavesWhatIsRead(pass, order, split, starts_cleared)) continue;
+      for (size_t i = 0; i < order.size(); ++i) {
+        StoredGradient* one = order[i].first;
+        const bool is_cleared = (i < split) == starts_cleared;
+        if (!order[i].second->empty()) one->unread = one->cleared = is_cleared;
+      }
+      return;
+    }
+  }
+
+  // True if, on the read side of `split`, there are as many gradients of each
+  // size as are read after the pass.
+  static bool LeavesWhatIsRead(
+      const PassKept& pass,
+      const std::vector<std::pair<StoredGradient*, const Dims*>>& order,
+      size_t split, bool starts_cleared) {
+    std::map<Dims, double> left;
+    for (size_t i = 0; i < order.size(); ++i) {
+      if ((i < split) != starts_cleared) ++left[*order[i].second];
+    }
+    return std::ranges::all_of(pass.by_size, [&](const auto& size) {
+      return size.first.empty() || CountOfSize(left, size.first) ==
+                                       CountOfSize(pass.read, size.first);
+    });
   }
 
   // Marks `kept`, except for the first `read` gradients that were made anew.

@@ -155,6 +155,17 @@ void MarkBehindHead(const ParameterUpdates& updates, BackwardPass& pass) {
   }
 }
 
+// Returns whether a convolution's backward op computes the gradient of its
+// input; nullopt if unknown. Before PyTorch 2.1, profilers did not record which
+// gradients are wanted, but each takes a kernel that multiplies.
+std::optional<bool> MakesInputGradient(const AnalysisContext& m, RowId row) {
+  if (const auto recorded = MakesGradient(m.trace, row, 0)) return recorded;
+  const auto products = std::ranges::count_if(
+      m.kernels.uses,
+      [&](const KernelUse& use) { return use.multiplies && use.op == row; });
+  return products > 0 ? std::optional(products > 1) : std::nullopt;
+}
+
 // Adds the op that computes the gradient of a weight or bias of size `dims`. It
 // runs between `before` and the end of `node`, on the node's thread.
 void AddWeightOps(const AnalysisContext& m, const PassNode* before,
@@ -169,7 +180,7 @@ void AddWeightOps(const AnalysisContext& m, const PassNode* before,
     if (name == "aten::convolution_backward" && dims.size() > 2) {
       // The gradients of the input and of the weight take the same number of
       // operations.
-      const bool only_weight = MakesGradient(m.trace, row, 0) == false;
+      const bool only_weight = MakesInputGradient(m, row) == false;
       ops.push_back({row, only_weight ? 0 : 0.5});
       return;
     }
@@ -203,7 +214,7 @@ void AddFeeding(const AnalysisContext& m, const BackwardPass& pass, size_t tail,
   for (size_t i = tail; i-- > 0;) {
     for (RowId row : m.tree.inside(pass.nodes[i].row)) {
       if (!m.tree.traits(row).matmul || !m.tree.computes(row)) continue;
-      if (MakesGradient(m.trace, row, 0).value_or(false) &&
+      if (MakesInputGradient(m, row).value_or(false) &&
           DimsOf(m.trace, row, 1) == *fed) {
         ops.push_back({row, 0.5});
         return;
@@ -214,6 +225,49 @@ void AddFeeding(const AnalysisContext& m, const BackwardPass& pass, size_t tail,
       }
     }
   }
+}
+
+// True if the layer whose gradients were stored last, by nodes[at] or before,
+// computes no gradient of its input, so that no other node needs what it
+// computes.
+bool EndsBranch(const AnalysisContext& m, const BackwardPass& pass, size_t at) {
+  for (size_t i = at + 1; i-- > 0;) {
+    int64_t products = 0;
+    for (RowId row : m.tree.inside(pass.nodes[i].row)) {
+      if (m.trace.name(m.trace.ops()[row].name) ==
+          "aten::convolution_backward") {
+        return MakesInputGradient(m, row) == false;
+      }
+      products += m.tree.traits(row).matmul && m.tree.computes(row);
+    }
+    if (products > 0) return products == 1;
+  }
+  return false;
+}
+
+// By node: true in runs of nodes that store only gradients that are cleared,
+// and end a branch of the graph. Another branch may come after them.
+std::vector<bool> DeadRuns(const AnalysisContext& m, const BackwardPass& pass) {
+  std::vector<bool> dead(pass.nodes.size());
+  std::optional<size_t> first, last;
+  const auto close = [&] {
+    if (first && EndsBranch(m, pass, *last)) {
+      for (size_t i = *first; i <= *last; ++i) dead[i] = true;
+    }
+    first.reset();
+  };
+  for (size_t i = 0; i < pass.nodes.size(); ++i) {
+    const std::vector<StoredGradient>& kept = pass.nodes[i].kept;
+    if (kept.empty()) continue;
+    if (!std::ranges::all_of(kept, &StoredGradient::cleared)) {
+      close();
+      continue;
+    }
+    if (!first) first = i;
+    last = i;
+  }
+  close();
+  return dead;
 }
 
 // Adds what the pass would not run without the unread gradients.
@@ -235,9 +289,13 @@ void AddNodes(const AnalysisContext& m, const BackwardPass& pass,
   if (tail > 0 && tail < pass.nodes.size() && ends_unread) {
     AddFeeding(m, pass, tail, found.ops);
   }
+  const std::vector<bool> dead = DeadRuns(m, pass);
   for (size_t i = 0; i < pass.nodes.size(); ++i) {
     const PassNode& node = pass.nodes[i];
-    const bool whole = i >= tail && ends_unread;
+    const bool whole = (i >= tail && ends_unread) || dead[i];
+    if (dead[i] && i > 0 && !dead[i - 1] && i != tail) {
+      AddFeeding(m, pass, i, found.ops);
+    }
     if (whole) found.ops.push_back({node.row, 0});
     for (const StoredGradient& one : node.kept) {
       if (!one.unread) continue;

@@ -48,8 +48,10 @@ struct UnreadGradients {
 // while it makes others anew, with an optimizer's step between any two passes.
 //
 // Gradients of updated parameters count as unread if a later pass makes the
-// gradients of all parameters of that size anew, as after zero_grad(), and no
-// update and no other op took a tensor of that size in between.
+// gradients of all parameters of that size anew or the program sets all of them
+// to zero, as in zero_grad(), and no update and no other op took a tensor of
+// that size in between. Where several networks share a size, their order in the
+// pass divides its gradients.
 UnreadGradients FindUnreadGradients(const AnalysisContext& context);
 
 }  // namespace stepscope
