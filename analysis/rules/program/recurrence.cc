@@ -197,7 +197,10 @@ void MergeProducts(const AnalysisContext& m, const Recurrence& one,
 OneCall InOneCall(const AnalysisContext& m,
                   const std::vector<Recurrence>& all) {
   OneCall call;
-  call.sized = std::ranges::all_of(all, &Recurrence::sized);
+  // On a GPU, the products of all positions merge, which takes far less time
+  // than small ones do, but how much follows only from their sizes.
+  call.sized = std::ranges::all_of(all, &Recurrence::sized) &&
+               (!m.has_gpu || m.trace.watched(Kind::kOpShapes));
   for (const Recurrence& one : all) {
     std::vector<HostSpan> spans = Stretches(m, one.ops, one.foreign.empty());
     const std::vector<HostSpan> nodes = Stretches(m, one.nodes, true);

@@ -182,6 +182,19 @@ TEST(RnnInPythonTest, NeedsNoSizesForACellOp) {
       nullptr);
 }
 
+// How far the products shrink when they merge follows from their sizes.
+TEST(RnnInPythonTest, BoundsTheGainOfACellOpOnAGpuWithoutSizes) {
+  const Report sized = Of({.on_gpu = true, .kernels_take = 10});
+  const Report report =
+      Of({.on_gpu = true, .sizes = false, .kernels_take = 10});
+  const Finding* finding = Find(report, "rnn-in-python");
+  ASSERT_NE(finding, nullptr);
+  EXPECT_EQ(Find(sized, "rnn-in-python")->gain_kind, GainKind::kPredicted);
+  EXPECT_EQ(finding->gain_kind, GainKind::kBound);
+  EXPECT_GT(finding->gain.expected_ms,
+            Find(sized, "rnn-in-python")->gain.expected_ms);
+}
+
 TEST(RnnInPythonTest, IgnoresOneCallForTheWholeSequence) {
   EXPECT_TRUE(IsClean(Of({.whole = "aten::lstm"}), "rnn-in-python"));
 }
