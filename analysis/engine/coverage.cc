@@ -69,7 +69,10 @@ std::string LongestOf(const Report& report, Cause cause, double ms,
     for (const TopOp& op : report.top_ops) {
       if (!op.is_collective) show(op.name, op.gpu_self_ms_per_step);
     }
-  } else {
+  }
+  // Kernels of CUDA graphs, and those launched before the recording, have no
+  // ops.
+  if (shown == 0) {
     for (const PathPart& part : report.critical_path) {
       if (part.category == CauseKey(cause)) show(part.name, part.ms_per_step);
     }

@@ -84,8 +84,10 @@ void Walk::Add(int64_t begin_ns, PathPiece piece) {
 void Walk::Start() {
   now_ns_ = program_.windows.back().end_ns;
   for (uint32_t i = 0; i < program_.activities.size(); ++i) {
-    if (program_.activities[i].step >= 0 &&
-        program_.activities[i].span.end_ns == now_ns_) {
+    if (program_.activities[i].span.end_ns != now_ns_) continue;
+    // In a recording that counts as one step, the host may have launched the
+    // last activity before the first one ran.
+    if (program_.activities[i].step >= 0 || activity_ == kNoActivity) {
       activity_ = i;
     }
   }

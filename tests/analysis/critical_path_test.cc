@@ -1,6 +1,7 @@
 #include "replay/critical_path.h"
 
 #include <gtest/gtest.h>
+#include <stepscope/analysis.h>
 
 #include <map>
 #include <string>
@@ -8,6 +9,7 @@
 
 #include "context/analysis_context.h"
 #include "support/gpu_loop.h"
+#include "support/trace_text.h"
 
 namespace stepscope::critical_path_test {
 namespace {
@@ -62,6 +64,28 @@ TEST(CriticalPathTest, IsOnTheDeviceWhereTheDeviceIsBusy) {
       SumPath(m.trace, m.steps, m.CriticalPath());
   EXPECT_EQ(parts.front().category, "compute");
   EXPECT_EQ(parts.front().name, "aten::add");
+}
+
+// A recording that begins when the host is nearly done: it launches a graph of
+// 20 kernels of 1 ms, which start 6 ms later, behind earlier work.
+TEST(CriticalPathTest, IsOnTheDeviceWhereTheHostIsDoneBeforeItBegins) {
+  std::string rows =
+      "runtime_call 0..100000 thread=0 correlation=1 "
+      "cudaGraphLaunch\n";
+  for (int i = 0; i < 20; ++i) {
+    const int64_t begin = 6'000'000 + i * 1'000'000;
+    rows += "kernel " + std::to_string(begin) + ".." +
+            std::to_string(begin + 1'000'000) +
+            " stream=7 correlation=1 graph=1 gemm\n";
+  }
+  const Report report = Analyze(TraceFromText(rows));
+  ASSERT_FALSE(report.critical_path.empty());
+  EXPECT_EQ(report.critical_path.front().category, "compute");
+  EXPECT_NEAR(report.critical_path.front().ms_per_step, 20, 0.1);
+  // The kernels have no op that the report could name.
+  ASSERT_FALSE(report.coverage.empty());
+  EXPECT_NE(report.coverage.front().why.find("mostly gemm"), std::string::npos)
+      << report.coverage.front().why;
 }
 
 TEST(CriticalPathTest, GoesThroughTheStreamThatWasWaitedFor) {
