@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "engine/rule_families.h"
+#include "ops/contains.h"
 #include "words/labels.h"
 #include "words/quantities.h"
 
@@ -139,12 +140,20 @@ std::string StatedInWords(const Report& report, Cause cause) {
   return "";
 }
 
-// "a was skipped: no shapes were recorded".
+// True for what torch.profiler never records.
+bool LacksEvents(const SkippedRule& rule) {
+  return Contains(rule.why, "events were recorded");
+}
+
+// "a was skipped: no throttle reasons were recorded".
 std::string SkippedInWords(const Report& report, Cause cause) {
   std::string text;
   size_t count = 0;
   for (const SkippedRule& rule : report.skipped) {
-    if (!Speaks(rule.id, cause, true) || rule.elsewhere) continue;
+    if (!Speaks(rule.id, cause, true) || rule.elsewhere || LacksSizes(rule) ||
+        LacksEvents(rule)) {
+      continue;
+    }
     if (++count > kReasonsShown) break;
     text += (count == 1 ? "" : ", ") + rule.id +
             " was skipped: " + FirstClause(rule.why);
@@ -166,13 +175,23 @@ std::string RulesSay(const Report& report, Cause cause,
   if (!stated.empty()) return stated;
   std::string skipped = SkippedInWords(report, cause);
   if (!skipped.empty()) return skipped;
+  const auto unsized =
+      std::ranges::count_if(report.skipped, [&](const SkippedRule& rule) {
+        return LacksSizes(rule) && Speaks(rule.id, cause, true);
+      });
+  const std::string need = Count(unsized, "rule") +
+                           (unsized == 1 ? " needs" : " need") +
+                           " sizes of tensors";
   const size_t looked = answer.looked.size();
-  if (looked == 0) return "no rule covers it";
-  return looked <= kNamesShown
-             ? (looked == 1 ? "the rule " : "the rules ") +
-                   ListedWithAnd(answer.looked) + " found nothing to change"
-             : Count(static_cast<int64_t>(looked), "rule") +
-                   " found nothing to change";
+  if (looked == 0) return unsized > 0 ? need : "no rule covers it";
+  std::string text = looked <= kNamesShown
+                         ? (looked == 1 ? "the rule " : "the rules ") +
+                               ListedWithAnd(answer.looked) +
+                               " found nothing to change"
+                         : Count(static_cast<int64_t>(looked), "rule") +
+                               " found nothing to change";
+  if (unsized > 0) text += ", and " + need;
+  return text;
 }
 
 double MsOf(const std::map<std::string, double>& split,

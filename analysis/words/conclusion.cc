@@ -151,11 +151,7 @@ std::string HeldBackInWords(const Report& report) {
 }
 
 std::string MissingSizesInWords(const Report& report) {
-  const auto count = std::ranges::count_if(
-      report.skipped, [](const SkippedRule& rule) {
-        return rule.why.find("op-shapes") != std::string::npos ||
-               rule.why.find("(record_shapes)") != std::string::npos;
-      });
+  const auto count = std::ranges::count_if(report.skipped, &LacksSizes);
   // A few rules need sizes of single ops, which any recording may lack.
   if (count < kManyRules) return "";
   return "The recording has no sizes of tensors, which " +

@@ -43,6 +43,11 @@ double LikelyMs(const Finding& finding) {
                                                : finding.gain.expected_ms;
 }
 
+bool LacksSizes(const SkippedRule& rule) {
+  return rule.why.find("op-shapes") != std::string::npos ||
+         rule.why.find("(record_shapes)") != std::string::npos;
+}
+
 const char* StatusName(FindingStatus status) {
   return NameIn(std::to_array({"ok", "warning", "error"}), status);
 }

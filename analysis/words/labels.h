@@ -31,6 +31,9 @@ std::string MachineInWords(const Report& report);
 // "rank 0 of 8"; empty for a single rank, or if the rank is unknown.
 std::string RankInWords(const RunInfo& run);
 
+// True if the rule was skipped because the recording has no sizes of tensors.
+bool LacksSizes(const SkippedRule& rule);
+
 // The step in ms that gains refer to: the mean one, without what recording
 // costs where that is known.
 double GainStepMs(const StepStats& steps);

@@ -192,6 +192,18 @@ TEST(CoverageTest, SaysWhatCouldNotLook) {
             "loader-bound was skipped: no waits were recorded");
 }
 
+// What torch.profiler never records is no reason; sizes can be recorded.
+TEST(CoverageTest, CountsTheRulesThatNeedSizes) {
+  Report report = HalfComputing();
+  report.clean.clear();
+  report.skipped = {{"loader-bound", "no host-usage events were recorded"}};
+  ExplainCauses(report);
+  EXPECT_EQ(AnswerTo(report, "data")->why, "no rule covers it");
+  report.skipped = {{"loader-bound", "no op-shapes events were recorded"}};
+  ExplainCauses(report);
+  EXPECT_EQ(AnswerTo(report, "data")->why, "1 rule needs sizes of tensors");
+}
+
 // The GPU hides 30 ms of launches, but on the critical path they delay the next
 // work.
 TEST(CoverageTest, TheCriticalPathCountsFromATenth) {
