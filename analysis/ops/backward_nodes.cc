@@ -80,6 +80,14 @@ RowId OutermostOf(const Trace& trace, RowId op) {
   return op;
 }
 
+RowId EngineRangeOf(const Trace& trace, RowId node) {
+  const RowId parent = trace.ops()[node].parent;
+  return parent != kNone && trace.name(trace.ops()[parent].name)
+                                .starts_with("autograd::engine::")
+             ? parent
+             : node;
+}
+
 bool AddsToGradient(const Trace& trace, RowId row) {
   const Op& op = trace.ops()[row];
   if (op.parent == kNone || trace.name(trace.ops()[op.parent].name) !=

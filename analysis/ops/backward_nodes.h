@@ -52,6 +52,11 @@ std::optional<bool> MakesGradient(const Trace& trace, RowId op, size_t of);
 // Returns the outermost op or range around `op`, which may be `op` itself.
 RowId OutermostOf(const Trace& trace, RowId op);
 
+// Returns the engine's own range around a backward node; the node itself if
+// there is none. Unlike the outermost range, it is also the node's own where a
+// hook runs another backward pass.
+RowId EngineRangeOf(const Trace& trace, RowId node);
+
 // True if `op` is part of an AccumulateGrad node and adds the new gradient to
 // the one already accumulated, as `+=` does.
 bool AddsToGradient(const Trace& trace, RowId op);

@@ -26,10 +26,13 @@ BackwardPasses FindBackwardPasses(const AnalysisContext& m) {
   for (RowId row = 0; row < trace.ops().size(); ++row) {
     const Op& op = trace.ops()[row];
     if (m.tree.traits(row).accumulate_grad) {
-      const Op& outer = trace.ops()[OutermostOf(trace, row)];
-      // AccumulateGrad inside another node shows a backward pass inside a
-      // backward node.
-      found.nested |= !trace.name(outer.name).ends_with("AccumulateGrad");
+      // AccumulateGrad inside another node, which may be of its own kind and
+      // run a hook, shows a backward pass inside a backward node.
+      const bool has_range =
+          op.parent != kNone &&
+          trace.name(trace.ops()[op.parent].name).ends_with("AccumulateGrad");
+      const Op& own = has_range ? trace.ops()[op.parent] : op;
+      found.nested |= own.parent != kNone;
       found.threads |= thread != kNone && op.thread != thread;
       thread = op.thread;
       const TensorShape gradient = TensorArgument(trace, row, 0);

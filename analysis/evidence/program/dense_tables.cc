@@ -302,9 +302,9 @@ void FindReductions(const AnalysisContext& m, const std::vector<Kept>& kept,
     tables += share * one.bytes;
     all += one.bytes;
     known &= one.bytes > 0;
-    const RowId outermost = OutermostOf(m.trace, one.row);
-    for (RowId row : m.tree.inside(outermost)) {
-      if (m.trace.ops()[row].parent != outermost || row == one.row) continue;
+    const RowId range = EngineRangeOf(m.trace, one.row);
+    for (RowId row : m.tree.inside(range)) {
+      if (m.trace.ops()[row].parent != range || row == one.row) continue;
       if (!m.tree.traits(row).communication) {
         if (share > 0) found.update.push_back({row, 1 - share});
         continue;

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstdint>
 #include <map>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -23,6 +24,11 @@ namespace {
 
 // A backward node may call one or two forward ops for its own purposes.
 constexpr size_t kLeastOps = 3;
+// Between the ops of a model that a hook runs again, there are others, of the
+// hook's own and casts that only one of the two passes needs. So many products
+// in the order of the forward pass show the model. Our own choice.
+constexpr size_t kLeastProducts = 8;
+constexpr double kSameProducts = 0.9;
 // Keeping activations needs memory: this factor must fit.
 constexpr double kHeadroom = 1.1;
 constexpr char kChange[] = "fewer recomputed activations";
@@ -83,7 +89,52 @@ struct Recomputed {
   std::vector<Span> chains = {};  // on autograd threads, including the code
                                   // between their ops
   RowId first = kNone;
+  // For hooks that run a model again, in mini-batches with a backward pass
+  // each: what all of them take, and what remains if they take as long as one.
+  double hooks_ns = 0, one_each_ns = 0;
 };
+
+// Leaves those of `ops` that the forward pass ran as well. Returns false if
+// these are not its products in the same order, or too few to tell.
+bool KeepsRepeated(const AnalysisContext& m, const std::vector<Token>& forward,
+                   std::vector<RowId>& ops) {
+  std::set<Token> known(forward.begin(), forward.end());
+  double products = 0;
+  std::vector<RowId> same;
+  for (RowId row : ops) {
+    const bool product = m.tree.traits(row).matmul;
+    products += product;
+    if (product && known.contains(TokenOf(m.trace.ops()[row]))) {
+      same.push_back(row);
+    }
+  }
+  if (same.size() < kLeastProducts ||
+      static_cast<double>(same.size()) < kSameProducts * products ||
+      !Repeats(m.trace, same, forward)) {
+    return false;
+  }
+  std::erase_if(ops, [&](RowId row) {
+    return !known.contains(TokenOf(m.trace.ops()[row]));
+  });
+  return true;
+}
+
+// Divides `ops`, which run inside the node, where nodes of another backward
+// pass run between them.
+std::vector<std::vector<RowId>> Divided(const AnalysisContext& m, RowId node,
+                                        const std::vector<RowId>& ops) {
+  std::vector<std::vector<RowId>> parts;
+  bool passed = true;
+  size_t next = 0;
+  for (RowId row : m.tree.inside(node)) {
+    passed |= m.trace.ops()[row].kind == OpKind::kBackward;
+    if (next == ops.size() || row != ops[next]) continue;
+    if (passed) parts.emplace_back();
+    passed = false;
+    parts.back().push_back(ops[next++]);
+  }
+  return parts;
+}
 
 // Returns the span from the start of the node, which restores the inputs, to
 // the last op.
@@ -136,16 +187,27 @@ Recomputed FindRecomputed(const AnalysisContext& m) {
   const std::map<RowId, std::vector<RowId>> by_node = InBackward(m);
   if (by_node.empty()) return found;
   const std::map<size_t, std::vector<Token>> forward = ForwardOps(m);
-  for (const auto& [node, ops] : by_node) {
+  for (auto [node, ops] : by_node) {
     const bool multiplies = std::ranges::any_of(
         ops, [&](RowId row) { return m.tree.traits(row).matmul; });
     if (ops.size() < kLeastOps || !multiplies) continue;
     const auto step =
         forward.find(SteadyStepAt(m.steps, m.trace.ops()[ops[0]].begin_ns));
-    if (step == forward.end() || !Repeats(m.trace, ops, step->second)) {
+    if (step == forward.end()) continue;
+    if (Repeats(m.trace, ops, step->second)) {
+      found.chains.push_back(SpanOfChain(m.trace, node, ops));
+    } else if (node != kNone && KeepsRepeated(m, step->second, ops)) {
+      const std::vector<std::vector<RowId>> parts = Divided(m, node, ops);
+      for (const std::vector<RowId>& part : parts) {
+        found.chains.push_back(SpanOfChain(m.trace, kNone, part));
+      }
+      const Op& hook = m.trace.ops()[node];
+      const double ns = static_cast<double>(hook.end_ns - hook.begin_ns);
+      found.hooks_ns += ns;
+      found.one_each_ns += ns / static_cast<double>(parts.size());
+    } else {
       continue;
     }
-    found.chains.push_back(SpanOfChain(m.trace, node, ops));
     if (found.first == kNone) found.first = ops.front();
     for (RowId row : ops) found.ops.push_back({row, 0});
   }
@@ -242,6 +304,20 @@ Verdict CheckRecomputeCost(const AnalysisContext& m) {
       "torch.utils.checkpoint.checkpoint(f, x, use_reentrant=False, "
       "context_fn=functools.partial(torch.utils.checkpoint."
       "create_selective_checkpoint_contexts, ops_to_save))";
+  if (again.hooks_ns > 0) {
+    finding.evidence +=
+        " A hook runs the model on mini-batches, each with a backward pass of "
+        "its own, as losses do that cache gradients: all of that takes " +
+        Milliseconds(again.hooks_ns / steps * 1e-6) + ".";
+    finding.assumption =
+        "at best: the activations of the forward pass are kept, and all "
+        "mini-batches take as long as one";
+    finding.fix_cpp = finding.fix_python =
+        "use the loss without the cache if the batch fits into memory "
+        "(sentence-transformers: MultipleNegativesRankingLoss in place of "
+        "CachedMultipleNegativesRankingLoss), else larger mini-batches "
+        "(mini_batch_size)";
+  }
   finding.wrong_if = "the memory is wanted for a larger batch or model";
   // The code around the ops and their preparation also disappear without
   // recomputation.
@@ -251,6 +327,7 @@ Verdict CheckRecomputeCost(const AnalysisContext& m) {
         Length(Merge(again.chains)) + Length(Merge(Preparations(m)));
     bound_ns = std::max(bound_ns, static_cast<double>(ns) / steps);
   }
+  bound_ns = std::max(bound_ns, (again.hooks_ns - again.one_each_ns) / steps);
   if (parts.share() < 1) {
     return FireBound(std::move(finding), bound_ns * parts.share());
   }
