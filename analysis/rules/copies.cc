@@ -23,6 +23,9 @@ constexpr int64_t kLargeBytes = 1 << 20;  // below, latency counts as well
 constexpr int64_t kDrainNs = 10'000;
 constexpr int64_t kSoonNs = 50'000;  // work that awaits an event starts sooner
 constexpr double kLoaderShare = 0.05;
+// Below this share of the step, pinned uploads on the compute stream, as every
+// guide has them, are no more than low.
+constexpr double kWorthAStream = 0.10;
 // Share of the usual rate of the device's bus. Half of the rate is what a slot
 // with half the lanes, or of the previous PCIe generation, reaches.
 constexpr double kSlowBus = 0.5;
@@ -252,6 +255,9 @@ Verdict CheckBlocking(const AnalysisContext& m) {
               .alternatives = {{std::move(edit)}},
               .bound_ns = (queue_waits.fires ? queue_waits.sums.bound_ns : 0) +
                           (exposed.fires ? exposed.hideable_ns : 0)};
+  if (!queue_waits.fires && exposed.hideable_ns < kWorthAStream * m.step_ns()) {
+    found.at_most = FindingSeverity::kLow;
+  }
   DescribeWaits(m, queue_waits.filter, found);
   if (!queue_waits.fires) {
     // DescribeWaits() named places where the host waits, but this finding is
