@@ -1,6 +1,7 @@
 // Do layers that are never trained compute the same results in each epoch?
 // Source: PyTorch tutorials, "Transfer Learning for Computer Vision": a network
 // as a fixed feature extractor.
+#include <algorithm>
 #include <cstdint>
 #include <optional>
 #include <set>
@@ -27,6 +28,7 @@ namespace {
 // A single product may be a transformation of the data. Our own choice.
 constexpr size_t kLeastFrozen = 2;
 constexpr double kLeastFrozenShare = 0.1;  // of the step, as for loops
+constexpr double kMostTwins = 0.5;         // of the layers
 
 // Layers of a step that are never trained, from the first to the last of them.
 struct Frozen {
@@ -56,11 +58,14 @@ class FrozenLayers {
     std::vector<RowId> since;   // ops since the last layer
     std::set<int64_t> trained;  // element counts of trained layers' results
     bool linked = false;        // nodes are linked to forward ops
+    std::vector<RowId> of_trained_size;  // layers of such sizes
+    std::set<Call> trained_calls;
     for (RowId row : step.ops) {
       if (Covers(loads_, m_.trace.ops()[row].begin_ns)) continue;
       const std::optional<Dims> made = ResultDims(m_.trace, row);
       if (!m_.backward.Of(m_.trace.ops()[row]).empty()) {
         if (made) trained.insert(ElementsIn(*made));
+        trained_calls.insert(CallOf(row));
         linked |= IsLayer(PlainNameOf(m_.trace, row));
         continue;
       }
@@ -73,10 +78,12 @@ class FrozenLayers {
       if (!gradients_) gradients_.emplace(m_);
       // Two matrices of one size are data, such as those of a graph.
       if (DimsOf(m_.trace, row, weight) == input ||
-          gradients_->KeptAmong(0, kNone, DimsOf(m_.trace, row, weight)) > 0 ||
           trained.contains(ElementsIn(input))) {
         since.clear();
         continue;
+      }
+      if (gradients_->KeptAmong(0, kNone, DimsOf(m_.trace, row, weight)) > 0) {
+        of_trained_size.push_back(row);
       }
       if (one.layers.empty()) {
         one.input = input;
@@ -87,8 +94,29 @@ class FrozenLayers {
       since.clear();
     }
     // If no node were linked to its op, every layer would seem untrained.
-    if (!linked) return {};
+    // A twin of the trained network may follow it. Single layers may have the
+    // sizes of trained ones by chance.
+    const auto twins = static_cast<double>(std::ranges::count_if(
+        of_trained_size,
+        [&](RowId row) { return trained_calls.contains(CallOf(row)); }));
+    if (!linked ||
+        twins > kMostTwins * static_cast<double>(one.layers.size())) {
+      return {};
+    }
     return one;
+  }
+
+  // The sizes of a layer's weight and, for a convolution, of the pictures that
+  // it takes, without the number of channels and samples. A twin takes pictures
+  // of the same size.
+  using Call = std::pair<Dims, Dims>;
+  Call CallOf(RowId row) const {
+    const size_t weight = WeightArgument(m_.trace, row);
+    if (weight == 0) return {};
+    const Dims& dims = DimsOf(m_.trace, row, weight);
+    const Dims& input = DimsOf(m_.trace, row, weight - 1);
+    if (dims.size() <= 2 || input.size() <= 2) return {dims, {}};
+    return {dims, Dims(input.begin() + 2, input.end())};
   }
 
   static bool IsLayer(std::string_view plain_name) {
@@ -106,7 +134,17 @@ class FrozenLayers {
   // True for active dropout, as in a network that was not set to eval().
   bool DropsOut(RowId row) const {
     return PlainNameOf(m_.trace, row) == "dropout" &&
-           FlagArgument(m_.trace, row, 2);
+           FlagArgument(m_.trace, row, 2) && !IsZero(row, 1);
+  }
+  // True if an argument was recorded as 0, such as "0.".
+  bool IsZero(RowId row, size_t argument) const {
+    const RowId inputs = m_.trace.ops()[row].inputs;
+    if (inputs == kNone) return false;
+    const auto& all = m_.trace.op_inputs()[inputs].arguments;
+    if (argument >= all.size()) return false;
+    const std::string_view text = m_.trace.name(all[argument].concrete);
+    return !text.empty() &&
+           text.find_first_not_of("0.") == std::string_view::npos;
   }
 
   const AnalysisContext& m_;
@@ -134,7 +172,8 @@ Verdict CheckFrozenForward(const AnalysisContext& m) {
   finding.evidence =
       Count(static_cast<int64_t>(one.layers.size()), "layer") +
       " run without gradients in each step, on " + InBrackets(one.input) +
-      ", and no parameters of their sizes are trained. With what runs between "
+      ", and most of their sizes are not those of trained parameters. With "
+      "what runs between "
       "them, this takes " +
       Milliseconds(all.saved_ns * 1e-6) + " of the " +
       Milliseconds(m.step_ns() * 1e-6) +
@@ -173,10 +212,11 @@ constexpr Rule kRules[] = {
          "node, with what runs between them for a tenth of the step. A hint "
          "that is low at most: whether samples come back unchanged, no "
          "recording says",
-     .avoid = "parameters of the same sizes are trained, as those of a target "
-              "network's twin; the layers take what trained layers made; "
-              "random numbers are drawn in front of them; or they run in the "
-              "loader",
+     .avoid =
+         "parameters of the sizes of most layers are trained, as those of "
+         "a target network's twin; the layers take what trained layers made; "
+         "random numbers are drawn in front of them; or they run in the "
+         "loader",
      .fix_cpp = "the frozen layers once over the data, and training on their "
                 "results",
      .fix_python = "the frozen layers once over the data, and training on "

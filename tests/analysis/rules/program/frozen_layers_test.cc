@@ -10,8 +10,9 @@ struct Teacher {
   std::string before = {};  // an op before the teacher
   std::string weight = "float[96,64]";
   int layers = 2;
-  bool trains = true;  // else nothing has a gradient
-  double us = 2'000;   // of each layer
+  bool trains = true;        // else nothing has a gradient
+  std::string dropped = {};  // the probability of dropout in the student
+  double us = 2'000;         // of each layer
 };
 
 // Steps of at least 10 ms: a teacher without gradients, then a student with one
@@ -24,6 +25,10 @@ Report Taught(const Teacher& how) {
     for (int i = 0; i < how.layers; ++i) {
       text.Op("aten::linear", "(float[16,64]," + how.weight + ")", how.us);
       text.Op("aten::relu", "(float[16,96])", 500);
+    }
+    if (!how.dropped.empty()) {
+      text.Op("aten::dropout",
+              "(float[16,64],=\"" + how.dropped + "\",=\"True\")", 10);
     }
     text.Op("aten::linear", "(float[16,64]," + std::string(kStudent) + ")",
             5'000, how.trains ? step : -1);
@@ -59,6 +64,38 @@ TEST(FrozenForwardTest, IgnoresRandomInputsAndTargetNetworks) {
   EXPECT_TRUE(IsClean(Taught({.weight = "float[32,64]"}), kFrozen));
   // If nothing is trained, no layer counts as frozen.
   EXPECT_TRUE(IsClean(Taught({.trains = false}), kFrozen));
+}
+
+// With p = 0, dropout records no node, as if it were not part of what is
+// trained.
+TEST(FrozenForwardTest, IgnoresActiveDropoutOnly) {
+  EXPECT_TRUE(IsClean(Taught({.dropped = "0.1"}), kFrozen));
+  EXPECT_FALSE(IsClean(Taught({.dropped = "0."}), kFrozen));
+}
+
+// Two convolutions without gradients on pictures of 32 x 32, and a trained one
+// with a weight of the same size on pictures of `side` x `side`.
+Report Encoded(const std::string& side) {
+  const std::string weight = "float[8,8,3,3]";
+  EngineText text;
+  for (int step = 0; step < 4; ++step) {
+    for (int i = 0; i < 2; ++i) {
+      text.Op("aten::conv2d", "(float[4,8,32,32]," + weight + ")", 2'000);
+    }
+    text.Op("aten::conv2d",
+            "(float[4,8," + side + "," + side + "]," + weight + ")", 5'000,
+            step);
+    text.Node(step, 5'000);
+    text.Keep(weight);
+    text.Update();
+    text.EndStep();
+  }
+  return text.Analyzed();
+}
+
+TEST(FrozenForwardTest, ATwinTakesPicturesOfTheSameSize) {
+  EXPECT_TRUE(IsClean(Encoded("32"), kFrozen));
+  EXPECT_FALSE(IsClean(Encoded("12"), kFrozen));
 }
 
 TEST(FrozenForwardTest, NeedsTwoLayersAndATenthOfTheStep) {
