@@ -9,6 +9,7 @@
 #include <map>
 #include <set>
 #include <string_view>
+#include <unordered_map>
 #include <unordered_set>
 
 #include "ops/by_name.h"
@@ -19,6 +20,7 @@ namespace {
 
 // One algorithm launches at most this many different kernels.
 constexpr size_t kKernelsOfOne = 4;
+constexpr size_t kLeastTimed = 2;  // once may be the program's own
 
 bool IsProductKernel(std::string_view name) {
   const KernelClass kind = TraitsOfKernel(name).kind;
@@ -30,6 +32,12 @@ bool IsProductKernel(std::string_view name) {
 bool PreparesKernels(std::string_view name) {
   return Contains(name, "Malloc") || Contains(name, "Free") ||
          Contains(name, "Event");
+}
+
+// True for runtime calls that read how long an algorithm took.
+bool TakesTime(std::string_view name) {
+  return Contains(name, "EventSynchronize") ||
+         Contains(name, "EventElapsedTime");
 }
 
 // Returns, by row of ops(), the convolution that the op is or runs inside;
@@ -58,6 +66,7 @@ ConvolutionCalls::ConvolutionCalls(const Trace& trace)
   ByName prepares(trace, &PreparesKernels);
   struct Launched {
     std::set<NameId> kernels = {};
+    size_t count = 0;
     int64_t fastest_ns = std::numeric_limits<int64_t>::max();
   };
   std::map<RowId, Launched> by_call;
@@ -66,18 +75,27 @@ ConvolutionCalls::ConvolutionCalls(const Trace& trace)
     if (!multiplies(kernel.name)) continue;
     Launched& launched = by_call[around_[kernel.op]];
     launched.kernels.insert(kernel.name);
+    ++launched.count;
     launched.fastest_ns =
         std::min(launched.fastest_ns, kernel.end_ns - kernel.begin_ns);
   }
+  ByName takes_time(trace, &TakesTime);
   std::unordered_set<RowId> prepared;
+  std::unordered_map<RowId, size_t> timed;  // how often
   for (const RuntimeCall& call : trace.runtime_calls()) {
     if (call.op == kNone || around_[call.op] == kNone) continue;
     if (prepares(call.name)) prepared.insert(around_[call.op]);
+    if (takes_time(call.name)) ++timed[around_[call.op]];
   }
   for (const auto& [op, launched] : by_call) {
+    // A search may try few algorithms, each several times.
+    const auto times = timed.find(op);
+    const bool tries = times != timed.end() && times->second >= kLeastTimed &&
+                       launched.count > kKernelsOfOne;
     calls_.push_back({.op = op,
-                      .searches = launched.kernels.size() > kKernelsOfOne &&
-                                  prepared.contains(op),
+                      .searches = (launched.kernels.size() > kKernelsOfOne &&
+                                   prepared.contains(op)) ||
+                                  tries,
                       .fastest_ns = launched.fastest_ns});
   }
 }

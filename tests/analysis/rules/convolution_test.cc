@@ -67,16 +67,18 @@ TEST(CudnnBenchmarkTest, CannotLookAtAFileWithoutSettings) {
 }
 
 // Steps of convolutions. Those in `searched` launch `kernels` algorithms and
-// time them.
+// time them, with calls of `timing`. The algorithms are `different` at most.
 Report Searching(const std::vector<int>& searched, int kernels = 6,
-                 bool times = true, const std::string& tried = kConv) {
+                 bool times = true, const std::string& tried = kConv,
+                 const std::string& timing = "cudaEventRecord",
+                 int different = 100) {
   ComputeText text;
   for (int i = 0; i < 5; ++i) {
     const bool search = std::ranges::count(searched, i) > 0;
     text.Begin();
     for (int k = 0; k < (search ? kernels : 1); ++k) {
-      if (search && times) text.Call("cudaEventRecord", 200);
-      text.Launch({tried + std::to_string(k), 300});
+      if (search && times) text.Call(timing, 200);
+      text.Launch({tried + std::to_string(k % different), 300});
     }
     text.End("aten::cudnn_convolution", Input(search ? 60 + i : 56), 10);
     for (int k = 0; k < 20; ++k) {
@@ -106,6 +108,14 @@ TEST(ConvRetuningTest, OneSearchIsANote) {
 TEST(ConvRetuningTest, FourKernelsAreNoSearch) {
   EXPECT_TRUE(IsClean(Searching({1, 3}, 4), "conv-retuning"));
   EXPECT_FALSE(IsClean(Searching({1, 3}, 5), "conv-retuning"));
+}
+
+TEST(ConvRetuningTest, FewKernelsAreASearchIfTheirTimesAreRead) {
+  const auto with = [](const std::string& timing) {
+    return Searching({1, 3}, 8, true, kConv, timing, 3);
+  };
+  EXPECT_FALSE(IsClean(with("cudaEventSynchronize"), "conv-retuning"));
+  EXPECT_TRUE(IsClean(with("cudaEventRecord"), "conv-retuning"));
 }
 
 TEST(ConvRetuningTest, ManyKernelsThatAreNotTimedAreNoSearch) {
