@@ -5,6 +5,7 @@
 #include <string_view>
 
 #include "ops/contains.h"
+#include "ops/update_span.h"
 
 namespace stepscope {
 namespace {
@@ -108,7 +109,7 @@ class ClipWaits {
     for (const Range& range : context.trace.ranges()) {
       if (range.kind == RangeKind::kOptimizer &&
           Contains(context.trace.name(range.name), ".step")) {
-        optimizers_.push_back(range.begin_ns);
+        optimizers_.push_back(UpdateSpanOf(context.trace, range).begin_ns);
       }
     }
     std::ranges::sort(optimizers_);

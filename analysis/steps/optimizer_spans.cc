@@ -5,6 +5,7 @@
 #include <span>
 #include <string_view>
 
+#include "ops/update_span.h"
 #include "steps/steady_steps.h"
 
 namespace stepscope {
@@ -15,9 +16,10 @@ std::vector<Span> NamedSpans(const Trace& trace) {
   std::vector<Span> spans;
   for (const Range& range : trace.ranges()) {
     const std::string_view name = trace.name(range.name);
-    if ((range.kind == RangeKind::kOptimizer &&
-         name.starts_with("Optimizer.step")) ||
-        (range.kind == RangeKind::kPhase && name == "optimizer")) {
+    if (range.kind == RangeKind::kOptimizer &&
+        name.starts_with("Optimizer.step")) {
+      spans.push_back(UpdateSpanOf(trace, range));
+    } else if (range.kind == RangeKind::kPhase && name == "optimizer") {
       spans.push_back({range.begin_ns, range.end_ns});
     }
   }

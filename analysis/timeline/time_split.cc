@@ -6,6 +6,8 @@
 #include <initializer_list>
 #include <string_view>
 
+#include "ops/update_span.h"
+
 namespace stepscope {
 namespace {
 
@@ -57,9 +59,11 @@ PhaseSpans Inferred(const Trace& trace, const OpTree& tree,
   std::vector<Span> updates;
   for (const Range& range : trace.ranges()) {
     if (range.thread != steps.thread) continue;
-    const Span span{range.begin_ns, range.end_ns};
-    if (range.kind == RangeKind::kLoader) data.push_back(span);
+    if (range.kind == RangeKind::kLoader) {
+      data.push_back({range.begin_ns, range.end_ns});
+    }
     if (range.kind != RangeKind::kOptimizer) continue;
+    const Span span = UpdateSpanOf(trace, range);
     optimizer.push_back(span);
     if (trace.name(range.name).starts_with("Optimizer.step")) {
       updates.push_back(span);

@@ -43,6 +43,28 @@ TEST(OptimizerSpansTest, RangesSayWhereItSteps) {
   EXPECT_EQ(found.spans[0].length(), 20'000);
 }
 
+// step(closure), as Lightning and LBFGS call it: the model runs inside.
+TEST(OptimizerSpansTest, AClosureIsNoPartOfTheUpdate) {
+  CpuText text;
+  for (int i = 0; i < 3; ++i) {
+    text.Begin();
+    text.Op("sequence=1 aten::mm", 100);
+    text.Op("kind=backward sequence=1 MmBackward0", 150);
+    text.Op(kAccumulate, 10);
+    text.Op("aten::add_", 20);
+    text.EndRange("kind=optimizer Optimizer.step#SGD.step");
+    text.EndStep();
+  }
+  const OptimizerSpans found = In(text).spans;
+  EXPECT_FALSE(found.inferred);
+  ASSERT_EQ(found.spans.size(), 3u);
+  EXPECT_EQ(found.spans[0].length(), 20'000);
+  const Report report = text.Analyzed();
+  EXPECT_NEAR(report.phases_ms.at("forward"), 0.1, 1e-6);
+  EXPECT_NEAR(report.phases_ms.at("backward"), 0.16, 1e-6);
+  EXPECT_NEAR(report.phases_ms.at("optimizer"), 0.02, 1e-6);
+}
+
 // LibTorch: clipping before the updates, logging and validation after them.
 TEST(OptimizerSpansTest, WithoutRangesTheLongestRunOfUpdatesCounts) {
   CpuText text;

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "ops/backward_nodes.h"
+#include "ops/update_span.h"
 #include "steps/optimizer_spans.h"
 #include "steps/steady_steps.h"
 
@@ -104,9 +105,10 @@ ParameterUpdates FindParameterUpdates(const AnalysisContext& m) {
   std::map<int64_t, const Range*> optimizer_steps;
   for (const Range& range : trace.ranges()) {
     if (range.kind != RangeKind::kOptimizer) continue;
-    optimizer_steps[range.begin_ns] = &range;
+    const Span span = UpdateSpanOf(trace, range);
+    optimizer_steps[span.begin_ns] = &range;
     if (trace.name(range.name).starts_with("Optimizer.step")) {
-      found.steps.push_back({range.begin_ns, range.end_ns});
+      found.steps.push_back(span);
     }
   }
   const std::vector<Span> optimizing = Merge(found.steps);

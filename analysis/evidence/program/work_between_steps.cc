@@ -16,6 +16,7 @@
 #include "ops/contains.h"
 #include "ops/loader_spans.h"
 #include "ops/op_arguments.h"
+#include "ops/update_span.h"
 #include "steps/optimizer_spans.h"
 #include "steps/patterns.h"
 #include "steps/steady_steps.h"
@@ -119,7 +120,9 @@ std::vector<Span> JudgedElsewhere(const AnalysisContext& m) {
         (range.kind == RangeKind::kOptimizer ||
          (range.kind == RangeKind::kPhase &&
           m.trace.name(range.name) == "data"))) {
-      spans.push_back({range.begin_ns, range.end_ns});
+      spans.push_back(range.kind == RangeKind::kOptimizer
+                          ? UpdateSpanOf(m.trace, range)
+                          : Span{range.begin_ns, range.end_ns});
     }
   }
   return Merge(std::move(spans));

@@ -14,6 +14,7 @@
 #include "evidence/call_site.h"
 #include "evidence/device_memory_use.h"
 #include "evidence/program/shortened_ops.h"
+#include "ops/contains.h"
 #include "ops/op_traits.h"
 #include "steps/steady_steps.h"
 #include "words/quantities.h"
@@ -196,7 +197,13 @@ Recomputed FindRecomputed(const AnalysisContext& m) {
     if (step == forward.end()) continue;
     if (Repeats(m.trace, ops, step->second)) {
       found.chains.push_back(SpanOfChain(m.trace, node, ops));
-    } else if (node != kNone && KeepsRepeated(m, step->second, ops)) {
+    } else if (node == kNone || !KeepsRepeated(m, step->second, ops)) {
+      continue;
+    } else if (!Contains(m.trace.name(m.trace.ops()[node].name),
+                         "AccumulateGrad")) {
+      found.chains.push_back(SpanOfChain(m.trace, node, ops));
+    } else {
+      // No checkpoint ends in a parameter, but hooks run there.
       const std::vector<std::vector<RowId>> parts = Divided(m, node, ops);
       for (const std::vector<RowId>& part : parts) {
         found.chains.push_back(SpanOfChain(m.trace, kNone, part));
@@ -205,8 +212,6 @@ Recomputed FindRecomputed(const AnalysisContext& m) {
       const double ns = static_cast<double>(hook.end_ns - hook.begin_ns);
       found.hooks_ns += ns;
       found.one_each_ns += ns / static_cast<double>(parts.size());
-    } else {
-      continue;
     }
     if (found.first == kNone) found.first = ops.front();
     for (RowId row : ops) found.ops.push_back({row, 0});
