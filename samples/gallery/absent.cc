@@ -81,6 +81,7 @@ std::vector<Absent> AbsentRules() {
       {"sparse-kept-dense", kPython},
       {"straggler-rank", kRanks},
       {"uneven-lengths", "depends on the data"},
+      {"unmerged-adapter", "the gallery trains"},
       {"unread-gradients", kPython},
       {"weighted-draw", kPython},
       {"work-between-steps",

@@ -1,6 +1,7 @@
-// Is a low-rank adapter merged into its weight in each step? Source: Hu et al.
-// 2021, LoRA: Low-Rank Adaptation of Large Language Models, section 4.1.
-// Training computes h = W x + B A x; adding B A to W is meant for inference.
+// Is a low-rank adapter merged into its weight in each step, or not merged
+// where the model only runs? Source: Hu et al. 2021, LoRA: Low-Rank Adaptation
+// of Large Language Models, section 4.1. Training computes h = W x + B A x;
+// adding B A to W once is meant for inference.
 #include <algorithm>
 #include <cstdint>
 #include <optional>
@@ -11,6 +12,7 @@
 #include <vector>
 
 #include "context/rule.h"
+#include "evidence/gradient_passes.h"
 #include "evidence/gradients/layer_calls.h"
 #include "evidence/program/op_shapes.h"
 #include "ops/contains.h"
@@ -187,6 +189,127 @@ Verdict CheckMergedAdapter(const AnalysisContext& m) {
   return FireBound(std::move(finding), all.saved_ns);
 }
 
+// A layer beside which two thin products of an adapter run, in one step.
+struct Beside {
+  size_t step = 0;
+  RowId layer = kNone;
+  std::vector<RowId> ops = {};  // from the first thin product to the sum
+  Dims weight = {};
+  int64_t rank = 0;
+};
+
+// The most ops of an adapter: casts, dropout, two products, scaling, the sum.
+constexpr size_t kLongest = 16;
+
+// Finds layers followed by a product with a weight [rank, inputs], one with a
+// weight [outputs, rank], and a sum as large as their result.
+class BesideFinder {
+ public:
+  explicit BesideFinder(const AnalysisContext& context) : m_(context) {}
+
+  std::vector<Beside> Find() {
+    return FindAtOps(m_.forward, [&](std::span<const RowId> ops, size_t i) {
+      return At(ops, i);
+    });
+  }
+
+ private:
+  // The weight of a linear layer; empty for other ops.
+  const Dims& LayerOf(RowId row) const {
+    // Never destroyed, because other static objects may use it at program exit.
+    static const auto& kNoDims = *new Dims;
+    const size_t at = WeightArgument(m_.trace, row);
+    if (at == 0) return kNoDims;
+    const Dims& weight = DimsOf(m_.trace, row, at);
+    return weight.size() == 2 ? weight : kNoDims;
+  }
+
+  std::optional<Beside> At(std::span<const RowId> ops, size_t i) const {
+    Beside one{.layer = ops[i], .weight = LayerOf(ops[i])};
+    const std::optional<Dims> made = ResultDims(m_.trace, one.layer);
+    if (one.weight.empty() || !made) return {};
+    Dims next = {};  // the weight of the second thin product
+    for (size_t k = i + 1; k < std::min(ops.size(), i + kLongest); ++k) {
+      const RowId row = ops[k];
+      const Dims& weight = LayerOf(row);
+      if (!weight.empty() && next.empty()) {
+        // [rank, inputs] of the same input.
+        if (!IsThin(weight, one.weight) ||
+            DimsOf(m_.trace, row, 0) != DimsOf(m_.trace, one.layer, 0)) {
+          return {};
+        }
+        one.rank = weight[0];
+        next = {one.weight[0], one.rank};
+      } else if (!weight.empty()) {
+        if (weight != next) return {};
+      }
+      if (next.empty()) continue;
+      one.ops.push_back(row);
+      if (PlainNameOf(m_.trace, row).starts_with("add") &&
+          TakesTwo(m_.trace, row, *made)) {
+        return one;
+      }
+    }
+    return {};
+  }
+
+  static bool IsThin(const Dims& thin, const Dims& weight) {
+    return thin[1] == weight[1] &&
+           static_cast<double>(thin[0] * (weight[0] + weight[1])) <=
+               kMostLeft * static_cast<double>(weight[0] * weight[1]);
+  }
+
+  const AnalysisContext& m_;
+};
+
+Verdict CheckUnmergedAdapter(const AnalysisContext& m) {
+  // Training needs the adapter by itself.
+  if (!OnlyInfers(m)) return Clean();
+  const std::vector<Beside> found = BesideFinder(m).Find();
+  if (!RecursInMostSteps(m.steps, found)) return Clean();
+  std::vector<ShortenedOp> ops;
+  double between_ns = 0;  // own code between the ops
+  for (const Beside& one : found) {
+    int64_t end_ns = m.trace.ops()[one.layer].end_ns;
+    for (RowId row : one.ops) {
+      const Op& op = m.trace.ops()[row];
+      ops.push_back({row, 0});
+      between_ns += static_cast<double>(op.begin_ns - end_ns);
+      end_ns = op.end_ns;
+    }
+  }
+  const ShortenedOps all = ShortenOps(m, std::move(ops), "adapters merged");
+  const Beside& largest = *std::ranges::max_element(
+      found, {}, [](const Beside& one) { return ElementsIn(one.weight); });
+  Finding finding =
+      FindingAbout(m, largest.ops.front(), largest.ops.back(), "an adapter");
+  finding.evidence =
+      "Adapters run beside their layers in a model that trains nothing: after "
+      "a product with a weight of " +
+      InBrackets(largest.weight) + ", two products of rank " +
+      std::to_string(largest.rank) + " and a sum, " +
+      MeanCount(static_cast<double>(found.size()) /
+                    static_cast<double>(m.steps.steady.size()),
+                "time") +
+      " per step. They take " + Milliseconds(all.ns * 1e-6) + " per step.";
+  finding.assumption = std::string(
+                           "at best: without them, nor the code between "
+                           "their ops, the layers take as long; ") +
+                       kSeemsToInfer;
+  finding.fix_python =
+      "merge the adapters once: model = model.merge_and_unload() (peft), "
+      "pipe.fuse_lora() (diffusers)";
+  finding.fix_cpp = "add scale * B.matmul(A) to each weight once";
+  finding.wrong_if =
+      "requests with different adapters share the model, or its weights are "
+      "quantised";
+  return FireBound(
+      std::move(finding),
+      all.saved_ns + (m.has_gpu ? 0
+                                : between_ns / static_cast<double>(
+                                                   m.steps.steady.size())));
+}
+
 constexpr Rule kRules[] = {
     {.id = "merged-adapter",
      .question = "Is a low-rank adapter merged into its weight in each step?",
@@ -204,7 +327,25 @@ constexpr Rule kRules[] = {
      .avoid = "a gradient of the other matrix is kept, as of a weight that is "
               "trained as well",
      .fix_cpp = "base(x) + linear(linear(x, A), B)",
-     .fix_python = "base(x) + F.linear(F.linear(x, A), B)"}};
+     .fix_python = "base(x) + F.linear(F.linear(x, A), B)"},
+    {.id = "unmerged-adapter",
+     .question = "Do low-rank adapters run beside the layers of a model that "
+                 "trains nothing?",
+     .needs = {Kind::kOp, Kind::kOpShapes},
+     .causes = {Cause::kCompute, Cause::kDispatch},
+     .check = &CheckUnmergedAdapter,
+     .reference = "Hu et al. 2021, LoRA: Low-Rank Adaptation of Large Language "
+                  "Models, section 4.1: https://arxiv.org/abs/2106.09685",
+     .detect =
+         "neither a backward pass nor an update was recorded, and in two "
+         "thirds of the steps a layer is followed by a product of its input "
+         "with a thin matrix (with a quarter of the layer's operations or "
+         "fewer in both products), one with a second thin matrix that makes "
+         "as many outputs as the layer, and a sum",
+     .avoid = "the model is trained",
+     .fix_cpp = "add scale * B A to the weights once",
+     .fix_python = "model.merge_and_unload() (peft), pipe.fuse_lora() "
+                   "(diffusers)"}};
 
 }  // namespace
 }  // namespace adapters_rules

@@ -116,5 +116,45 @@ TEST(AdaptersTest, NeedsThinMatrices) {
   EXPECT_TRUE(IsClean(Of({.rank = "256"}), kRule));
 }
 
+// Steps of a layer [96, 64] with an adapter of rank `rank` beside it. Each op
+// takes 1 ms, other work 4 ms.
+Report Beside(const std::string& rank, bool trains = false, bool adds = true) {
+  ComputeText text;
+  const auto op = [&](const std::string& name, const std::string& inputs,
+                      double us = 1000) {
+    text.Op(name, "(" + inputs + ")", {}, us);
+  };
+  for (int step = 0; step < 4; ++step) {
+    op("aten::linear", "float[8,32,64],float[96,64],float[96]");
+    op("aten::linear", "float[8,32,64],float[" + rank + ",64]");
+    op("aten::linear", "float[8,32," + rank + "],float[96," + rank + "]");
+    op("aten::mul", "float[8,32,96],double[]");
+    if (adds) op("aten::add", "float[8,32,96],float[8,32,96]");
+    op("aten::softmax", "float[8,32,96]", 4000);
+    if (trains) {
+      text.Op("aten::mm", "", {}, 100, "kind=backward sequence=1");
+    }
+    text.EndStep();
+  }
+  return text.Analyzed();
+}
+
+TEST(UnmergedAdapterTest, IsAtMostWhatRunsBesideTheLayer) {
+  const Report report = Beside("4");
+  const Finding* finding = Find(report, "unmerged-adapter");
+  ASSERT_NE(finding, nullptr);
+  EXPECT_EQ(finding->gain_kind, GainKind::kBound);
+  EXPECT_NEAR(finding->gain.expected_ms, 4, 0.01);
+  EXPECT_NE(finding->evidence.find("two products of rank 4 and a sum, 1 time"),
+            std::string::npos)
+      << finding->evidence;
+}
+
+TEST(UnmergedAdapterTest, NeedsThinProductsASumAndAModelThatIsNotTrained) {
+  EXPECT_TRUE(IsClean(Beside("32"), "unmerged-adapter"));
+  EXPECT_TRUE(IsClean(Beside("4", true), "unmerged-adapter"));
+  EXPECT_TRUE(IsClean(Beside("4", false, false), "unmerged-adapter"));
+}
+
 }  // namespace
 }  // namespace stepscope::adapters_test
