@@ -20,13 +20,15 @@
 #include "evidence/launches.h"
 #include "evidence/wait_reads.h"
 #include "evidence/wait_sites.h"
+#include "ops/backward_nodes.h"
 #include "words/quantities.h"
 
 namespace stepscope {
 namespace synchronisation_rules {
 namespace {
 
-constexpr double kHalfOfSteps = 0.5;    // of all steps but the last
+constexpr double kHalfOfSteps = 0.5;  // of all steps but the last
+constexpr double kMostWaits = 0.5;
 constexpr double kWorthSaying = 0.05;   // of the blocked time
 constexpr double kLeastIdleNs = 5'000;  // less would be printed as 0
 // Clipping reads the norm, and the gradient scaler its check.
@@ -185,6 +187,24 @@ Verdict CheckHostSync(const AnalysisContext& m) {
   return FireForWaits(m, filter, sums, std::move(finding));
 }
 
+// Returns the share of the waits in `filter` right before which their thread
+// called a barrier. Work::wait() of a barrier synchronises the stream.
+double ShareOfBarriers(const AnalysisContext& m, const WaitFilter& filter) {
+  double waits = 0, barriers = 0;
+  for (const HostWait& wait : m.waits.all) {
+    if (!wait.steady || !filter(wait) || wait.thread == kNone) continue;
+    ++waits;
+    const std::span<const RowId> rows = m.tree.of_thread(wait.thread);
+    const auto next = std::ranges::lower_bound(
+        rows, wait.span.begin_ns, {},
+        [&](RowId row) { return m.trace.ops()[row].begin_ns; });
+    if (next == rows.begin()) continue;
+    const Op& before = m.trace.ops()[OutermostOf(m.trace, *(next - 1))];
+    barriers += m.trace.name(before.name) == "c10d::barrier";
+  }
+  return waits > 0 ? barriers / waits : 0;
+}
+
 Verdict CheckExplicitSync(const AnalysisContext& m) {
   const auto is_explicit = [](const HostWait& wait) {
     return wait.kind == WaitKind::kExplicit;
@@ -219,6 +239,16 @@ Verdict CheckExplicitSync(const AnalysisContext& m) {
   finding.fix_python =
       "remove torch.cuda.synchronize(); measure time with torch.cuda.Event, "
       "read it later, and synchronise only around a benchmark";
+  if (ShareOfBarriers(m, filter) > kMostWaits) {
+    finding.evidence +=
+        " Most of them follow a barrier of all ranks (c10d::barrier).";
+    finding.fix_cpp =
+        "remove the barriers; reduce all metrics in one tensor every N steps";
+    finding.fix_python =
+        "remove dist.barrier(); Lightning: self.log(..., sync_dist=False) in "
+        "training_step, or on_epoch=True only; reduce all metrics in one "
+        "tensor every N steps";
+  }
   finding.wrong_if =
       "code outside PyTorch reads GPU memory right after the wait";
   return FireForWaits(m, filter, sums, std::move(finding));

@@ -69,12 +69,27 @@ TEST(HostSyncTest, FetchingTheResultsOfInferenceIsAHint) {
   const Finding* fetched = Find(infers, "host-sync");
   ASSERT_NE(fetched, nullptr);
   EXPECT_EQ(fetched->confidence, Confidence::kHint);
-  EXPECT_NE(fetched->evidence.find("after its last launch"),
-            std::string::npos);
+  EXPECT_NE(fetched->evidence.find("after its last launch"), std::string::npos);
   EXPECT_NE(fetched->fix_python.find("on the next inputs"), std::string::npos);
   const Finding* metric = Find(updates, "host-sync");
   ASSERT_NE(metric, nullptr);
   EXPECT_EQ(metric->confidence, Confidence::kProven);
+}
+
+TEST(ExplicitSyncTest, NamesBarriers) {
+  const auto with = [](const char* op) {
+    return TakingTurns([op](GpuText& run) {
+      run.Op(10, op);
+      run.Synchronize();
+    });
+  };
+  const Report barrier = with("c10d::barrier"), other = with("aten::view");
+  ASSERT_NE(Find(barrier, "explicit-sync"), nullptr);
+  ASSERT_NE(Find(other, "explicit-sync"), nullptr);
+  EXPECT_NE(Find(barrier, "explicit-sync")->fix_python.find("sync_dist=False"),
+            std::string::npos);
+  EXPECT_EQ(Find(other, "explicit-sync")->fix_python.find("sync_dist=False"),
+            std::string::npos);
 }
 
 // After a failed allocation, the allocator frees its cached memory.
@@ -411,9 +426,8 @@ TEST(GradClipSyncTest, ALoopThatReadsEachNormIsNotTheScaler) {
   });
   const Finding* finding = Find(report, "grad-clip-sync");
   ASSERT_NE(finding, nullptr);
-  EXPECT_NE(
-      finding->evidence.find("31 blocking reads of the gradients' norm"),
-      std::string::npos)
+  EXPECT_NE(finding->evidence.find("31 blocking reads of the gradients' norm"),
+            std::string::npos)
       << finding->evidence;
   EXPECT_NE(finding->fix_python.find("torch.stack"), std::string::npos);
 }
