@@ -21,6 +21,7 @@
 #include "evidence/wait_reads.h"
 #include "evidence/wait_sites.h"
 #include "ops/backward_nodes.h"
+#include "ops/contains.h"
 #include "words/quantities.h"
 
 namespace stepscope {
@@ -29,6 +30,8 @@ namespace {
 
 constexpr double kHalfOfSteps = 0.5;  // of all steps but the last
 constexpr double kMostWaits = 0.5;
+// So many reads at one place are a loop over samples. Our own choice.
+constexpr double kReadsOfALoop = 16;
 constexpr double kWorthSaying = 0.05;   // of the blocked time
 constexpr double kLeastIdleNs = 5'000;  // less would be printed as 0
 // Clipping reads the norm, and the gradient scaler its check.
@@ -167,6 +170,23 @@ Verdict CheckHostSync(const AnalysisContext& m) {
   finding.fix_python = advice.python;
   finding.wrong_if =
       "the value decides what is launched next in the same step.";
+  const std::vector<WaitSite> sites = SitesOf(m, filter);
+  if (!sites.empty() && sites[0].per_step >= kReadsOfALoop) {
+    finding.fix_cpp =
+        "read them together: stack them on the device and copy them once; "
+        "else " +
+        finding.fix_cpp;
+    finding.fix_python =
+        "read them together, with one .tolist() or .cpu() of the whole batch "
+        "in front of the loop; else " +
+        finding.fix_python;
+  }
+  if (!sites.empty() && Contains(sites[0].chain, "SyncBatchNorm")) {
+    finding.evidence += " SyncBatchNorm reads them.";
+    finding.fix_cpp = finding.fix_python =
+        "BatchNorm in place of SyncBatchNorm if each rank has 16 samples or "
+        "more: no convert_sync_batchnorm()";
+  }
   if (FetchesResults(m, kinds, filter)) {
     // Whether there is a next input to begin with is not recorded.
     finding.confidence = Confidence::kHint;

@@ -199,6 +199,12 @@ Verdict CheckTensorCoresIdle(const AnalysisContext& m) {
   const bool simt = fp32 + half >= limit;
   // The type is right, but the sizes do not suit Tensor Cores.
   const bool only_half = simt && half > fp32;
+  // Before Ampere, Tensor Cores multiply float16 but not bfloat16.
+  const bool wrong_half =
+      only_half && !HasBf16(kernels.device) &&
+      2 * kernels.NsPerStep([](const KernelUse& use) {
+        return Is16BitSimt(use) && use.precision == Precision::kBf16;
+      }) > half;
   const KernelFilter wanted = [&](const KernelUse& use) {
     return !tried(use) && ((simt && Is16BitSimt(use)) ||
                            (!only_half && (IsFp32Simt(use) || IsTf32(use))));
@@ -227,10 +233,13 @@ Verdict CheckTensorCoresIdle(const AnalysisContext& m) {
   finding.confidence = Confidence::kStrong;
   finding.examples = LongestKernels(m, wanted);
   if (simt) {
-    finding.evidence =
-        "Matrix products and convolutions take " +
-        OfCompute(kernels, fp32 + half) + " without Tensor Cores, in " +
-        (only_half ? "16-bit kernels that do not use them" : "float32") + ".";
+    finding.evidence = "Matrix products and convolutions take " +
+                       OfCompute(kernels, fp32 + half) +
+                       " without Tensor Cores, in " +
+                       (wrong_half  ? "bfloat16, for which this device has none"
+                        : only_half ? "16-bit kernels that do not use them"
+                                    : "float32") +
+                       ".";
   } else {
     finding.evidence = "Matrix products and convolutions take " +
                        OfCompute(kernels, tf32) +
@@ -267,7 +276,15 @@ Verdict CheckTensorCoresIdle(const AnalysisContext& m) {
                            : "good kernels reach 60 % of the peak compute rate "
                              "and 80 % of the peak memory bandwidth; " +
                                  peaks;
-  if (only_half) {
+  if (wrong_half) {
+    finding.fix_cpp =
+        "model->to(torch::kHalf), or autocast to at::kHalf; training needs a "
+        "scaled loss";
+    finding.fix_python =
+        "model.half() (from_pretrained(..., dtype=torch.float16)), or "
+        "torch.autocast(\"cuda\", dtype=torch.float16); training needs "
+        "torch.amp.GradScaler";
+  } else if (only_half) {
     finding.fix_cpp =
         "channels, features and sequence lengths in multiples of 8; contiguous "
         "operands";
@@ -292,7 +309,8 @@ Verdict CheckTensorCoresIdle(const AnalysisContext& m) {
         "with torch.autocast(\"cuda\", dtype=torch.bfloat16): ...  (float16 "
         "needs a GradScaler). Check convergence";
   }
-  finding.wrong_if = "the model does not converge in 16 bits";
+  finding.wrong_if = wrong_half ? "values exceed the range of float16"
+                                : "the model does not converge in 16 bits";
   return FireForKernels(m, std::move(finding), std::move(change.edit),
                         change.saved_ns);
 }

@@ -76,6 +76,24 @@ TEST(HostSyncTest, FetchingTheResultsOfInferenceIsAHint) {
   EXPECT_EQ(metric->confidence, Confidence::kProven);
 }
 
+TEST(HostSyncTest, ManyReadsAtOnePlaceAreALoop) {
+  const auto with = [](int reads, const char* around) {
+    return TakingTurns([&](GpuText& run) {
+      run.Begin("range", around, "kind=module");
+      for (int i = 0; i < reads; ++i) run.Item();
+      run.End();
+    });
+  };
+  const auto fix = [](const Report& report) {
+    const Finding* finding = Find(report, "host-sync");
+    return finding == nullptr ? std::string() : finding->fix_python;
+  };
+  EXPECT_EQ(fix(with(15, "Decoder")).find("read them together"),
+            std::string::npos);
+  EXPECT_EQ(fix(with(16, "Decoder")).find("read them together"), 0u);
+  EXPECT_EQ(fix(with(16, "SyncBatchNorm")).find("BatchNorm in place"), 0u);
+}
+
 TEST(ExplicitSyncTest, NamesBarriers) {
   const auto with = [](const char* op) {
     return TakingTurns([op](GpuText& run) {

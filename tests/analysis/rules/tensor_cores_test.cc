@@ -79,6 +79,23 @@ TEST(TensorCoresIdleTest, AdvisesFloat16WhereBfloat16HasNoTensorCores) {
 // The kernels of With({}), with samples of counters: the Tensor Cores are
 // active for `percent_in_product` of the first product's time, and for
 // `percent_else` of the rest.
+// Libraries then compute in float32, under a name with both types.
+TEST(TensorCoresIdleTest, AdvisesFloat16ForBfloat16OnDevicesWithoutIt) {
+  const Shape shape = {
+      .kernel =
+          "void magma_sgemmEx_kernel<float, __nv_bfloat16, __nv_bfloat16, "
+          "true, false, 6, 4, 6, 3, 4>()",
+      .inputs = "(c10::BFloat16[4096,4096],c10::BFloat16[4096,4096])"};
+  const Report turing = With(shape, "Tesla T4", 7, 5), ampere = With(shape);
+  const Finding* finding = Find(turing, "tensor-cores-idle");
+  ASSERT_NE(finding, nullptr);
+  EXPECT_NE(finding->fix_python.find("model.half()"), std::string::npos)
+      << finding->fix_python;
+  ASSERT_NE(Find(ampere, "tensor-cores-idle"), nullptr);
+  EXPECT_EQ(Find(ampere, "tensor-cores-idle")->fix_python.find("half()"),
+            std::string::npos);
+}
+
 Report WithCounters(double percent_in_product, double percent_else) {
   ComputeText text("NVIDIA A100-SXM4", 8, 0);
   Steps(text, {});
