@@ -43,6 +43,7 @@ std::vector<Absent> AbsentRules() {
       {"graph-breaks", "LibTorch does not compile"},
       {"graph-idle", "depends on what a recorder leaves out of a graph"},
       {"gpus-take-turns", "needs two GPUs in one process"},
+      {"growing-history", kPython},
       {"growing-prefix", kPython},
       {"ignored-labels", kPython},
       {"host-compute", "depends on the program around the model"},

@@ -1,6 +1,9 @@
-// Does a loop process everything again for each new part? Source: the
+// Does a loop process everything again for each new part? Sources: the
 // documentation of generation with a cache in Hugging Face Transformers: keys
-// and values of earlier positions do not change.
+// and values of earlier positions do not change; that of TorchMetrics:
+// forward(), update() and compute().
+#include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <map>
 #include <optional>
@@ -13,9 +16,11 @@
 #include "context/rule.h"
 #include "evidence/call_site.h"
 #include "evidence/program/op_shapes.h"
+#include "evidence/program/shortened_ops.h"
 #include "evidence/tensors/growing_products.h"
 #include "evidence/tensors/growing_tensors.h"
 #include "ops/intervals.h"
+#include "steps/forward_steps.h"
 #include "steps/steady_steps.h"
 #include "words/quantities.h"
 
@@ -222,7 +227,153 @@ Verdict CheckGrowingPrefix(const AnalysisContext& m) {
   return verdict;
 }
 
+// With fewer steps, sizes may rise by chance. Our own choice, as are the next.
+constexpr size_t kLeastGrowing = 4;
+constexpr double kLeastOfStep = 0.05;
+// How far the growth of one step may be from the mean: a metric leaves out
+// equal scores, for example.
+constexpr double kUneven = 0.5;
+
+// Finds outermost ops whose tensors grow from each steady step to the next, by
+// about the same number of elements.
+class HistoryFinder {
+ public:
+  explicit HistoryFinder(const AnalysisContext& context) : m_(context) {}
+
+  // Returns the calls of each such op, one per steady step.
+  std::vector<std::vector<RowId>> Find() const {
+    // By name and number within the step: one op per step.
+    std::map<std::pair<NameId, size_t>, std::vector<RowId>> alike;
+    for (const ForwardStep& step : m_.forward) {
+      std::map<NameId, size_t> numbers;
+      for (RowId row : step.ops) {
+        const NameId name = m_.trace.ops()[row].name;
+        const size_t number = numbers[name]++;
+        if (m_.tree.traits(row).bookkeeping ||
+            WeightArgument(m_.trace, row) > 0) {
+          continue;
+        }
+        alike[{name, number}].push_back(row);
+      }
+    }
+    std::vector<std::vector<RowId>> found;
+    for (auto& [key, rows] : alike) {
+      if (rows.size() == m_.forward.size() && Grow(rows)) {
+        found.push_back(std::move(rows));
+      }
+    }
+    return found;
+  }
+
+  // The elements of the largest argument.
+  double ElementsOf(RowId row) const {
+    const RowId inputs = m_.trace.ops()[row].inputs;
+    if (inputs == kNone) return 0;
+    double most = 0;
+    for (const Argument& one : m_.trace.op_inputs()[inputs].arguments) {
+      double elements =
+          one.dims.empty() ? 0 : static_cast<double>(ElementsIn(one.dims));
+      for (const Argument& listed : one.elements) {
+        elements += static_cast<double>(ElementsIn(listed.dims));
+      }
+      most = std::max(most, elements);
+    }
+    return most;
+  }
+
+ private:
+  bool Grow(const std::vector<RowId>& rows) const {
+    std::vector<double> sizes;
+    for (RowId row : rows) sizes.push_back(ElementsOf(row));
+    const size_t last = rows.size() - 1;
+    const auto number = [&](size_t i) {
+      return static_cast<double>(m_.steps.windows[m_.forward[i].step].number);
+    };
+    const double growth =
+        (sizes[last] - sizes[0]) / std::max(number(last) - number(0), 1.0);
+    // Something of earlier steps must be there.
+    if (growth <= 0 || sizes[0] < growth) return false;
+    for (size_t i = 1; i <= last; ++i) {
+      const double expected = growth * (number(i) - number(i - 1));
+      if (std::abs(sizes[i] - sizes[i - 1] - expected) > kUneven * expected) {
+        return false;
+      }
+    }
+    return true;
+  }
+
+  const AnalysisContext& m_;
+};
+
+Verdict CheckGrowingHistory(const AnalysisContext& m) {
+  // A model that only runs may generate a longer and longer text.
+  if (m.steps.thread == kNone || m.parts.optimizer.spans.empty() ||
+      m.forward.size() < kLeastGrowing) {
+    return Clean();
+  }
+  const HistoryFinder finder(m);
+  const std::vector<std::vector<RowId>> found = finder.Find();
+  if (found.empty()) return Clean();
+  std::vector<ShortenedOp> ops;
+  for (const std::vector<RowId>& calls : found) {
+    for (RowId row : calls) ops.push_back({row, 0});
+  }
+  const auto length = [&](const std::vector<RowId>& calls) {
+    int64_t ns = 0;
+    for (RowId row : calls) {
+      ns += m.trace.ops()[row].end_ns - m.trace.ops()[row].begin_ns;
+    }
+    return ns;
+  };
+  const std::vector<RowId>& longest =
+      *std::ranges::max_element(found, {}, length);
+  const auto elements = [&](RowId row) {
+    return Times(finder.ElementsOf(row));
+  };
+  const ShortenedOps all =
+      ShortenOps(m, std::move(ops), "no work on earlier steps");
+  if (all.ns < kLeastOfStep * m.step_ns()) return Clean();
+  Finding finding =
+      FindingAbout(m, longest.back(), longest.back(), "the longest of the ops");
+  finding.confidence = Confidence::kStrong;
+  finding.evidence =
+      Count(static_cast<int64_t>(found.size()), "op") + " per step " +
+      (found.size() == 1 ? "works" : "work") +
+      " on tensors that grow from step to step, as a metric of all samples "
+      "since the start of the epoch does; those of " +
+      std::string(m.trace.name(m.trace.ops()[longest.back()].name)) +
+      " grow from " + elements(longest.front()) + " to " +
+      elements(longest.back()) + " elements. That takes " +
+      Milliseconds(all.ns * 1e-6) + " per step, and more in each.";
+  finding.assumption = "at best: nothing is left of these ops";
+  finding.fix_python =
+      "add to the metric in each step, and compute it once per epoch or every "
+      "N steps: torchmetrics' update() in training_step and compute() in "
+      "on_train_epoch_end; thresholds=200 makes AUROC and the like count "
+      "instead of keeping all scores";
+  finding.fix_cpp =
+      "add to the metric in each step, and compute it once per epoch or every "
+      "N steps";
+  finding.wrong_if = "the next step needs the result";
+  return FireBound(std::move(finding), all.saved_ns);
+}
+
 constexpr Rule kRules[] = {
+    {.id = "growing-history",
+     .question = "Does each step process all earlier steps again?",
+     .needs = {Kind::kOp, Kind::kOpShapes},
+     .causes = {Cause::kCompute, Cause::kDispatch},
+     .check = &CheckGrowingHistory,
+     .reference = "TorchMetrics documentation, Overview: forward(), update() "
+                  "and compute()",
+     .detect =
+         "in a run that trains, ops outside backward and the optimizer work on "
+         "tensors that grow from each of at least 4 steady steps to the next, "
+         "by about the same number of elements, and take 5 % of the step",
+     .avoid = "the sizes rise and fall, or the ops have weights",
+     .fix_cpp = "the metric once per epoch or every N steps",
+     .fix_python = "metric.update() in each step, compute() once per epoch or "
+                   "every N steps"},
     {.id = "growing-prefix",
      .question = "Does a loop go through all that it has again for each new "
                  "part?",

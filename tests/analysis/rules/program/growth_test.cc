@@ -303,5 +303,47 @@ TEST(GrowingPrefixTest, StaysSilentOnFewOrEqualCopies) {
   EXPECT_TRUE(IsClean(Of(Joined{.times = 15}), kRule));
 }
 
+// Training steps of 10 ms, in which a sort of `sizes[i]` elements takes 2 ms.
+Report Sorting(const std::vector<int>& sizes, bool trains = true) {
+  ComputeText text;
+  for (int size : sizes) {
+    text.Op("aten::mm", "(float[64,64],float[64,64])", {}, 7'900);
+    text.Op("aten::sort", "(float[" + std::to_string(size) + "],=\"0\")", {},
+            2'000);
+    if (trains) {
+      text.Begin();
+      text.Pass(1);
+      text.Op("aten::add_", "(float[64,64],float[64,64])", {}, 100);
+      text.EndRange("Optimizer.step#SGD.step", "optimizer");
+    }
+    text.EndStep();
+  }
+  return text.Analyzed();
+}
+
+TEST(GrowingHistoryTest, IsAtMostTheOpsOnTensorsThatGrow) {
+  const Report report = Sorting({500, 600, 690, 800, 900});
+  const Finding* finding = Find(report, "growing-history");
+  ASSERT_NE(finding, nullptr);
+  EXPECT_EQ(finding->gain_kind, GainKind::kBound);
+  EXPECT_NEAR(finding->gain.expected_ms, 2, 0.01);
+  EXPECT_NE(finding->evidence.find(
+                "those of aten::sort grow from 500 to 900 elements"),
+            std::string::npos)
+      << finding->evidence;
+}
+
+TEST(GrowingHistoryTest, NeedsSteadyGrowthOfSomethingOlderInTraining) {
+  for (const std::vector<int>& sizes : {std::vector<int>{500, 600, 700},
+                                        {500, 600, 550, 800, 900},
+                                        {500, 510, 520, 890, 900},
+                                        {50, 150, 250, 350, 450},
+                                        {500, 500, 500, 500, 500}}) {
+    EXPECT_TRUE(IsClean(Sorting(sizes), "growing-history")) << sizes[1];
+  }
+  EXPECT_TRUE(
+      IsClean(Sorting({500, 600, 700, 800, 900}, false), "growing-history"));
+}
+
 }  // namespace
 }  // namespace stepscope::growth_test
