@@ -20,7 +20,7 @@ namespace {
 
 // One algorithm launches at most this many different kernels.
 constexpr size_t kKernelsOfOne = 4;
-constexpr size_t kLeastTimed = 2;  // once may be the program's own
+constexpr size_t kLeastTimed = 2;  // once may be the program's own; our choice
 
 bool IsProductKernel(std::string_view name) {
   const KernelClass kind = TraitsOfKernel(name).kind;

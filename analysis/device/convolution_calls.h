@@ -12,8 +12,9 @@ namespace stepscope {
 struct ConvolutionCall {
   RowId op = kNone;  // the innermost op that is a convolution
   // True if the call launches more different kernels than one algorithm has,
-  // and allocates memory or records events. A search does so because it needs
-  // workspace for each candidate and times it with events.
+  // and allocates memory or records events, or reads the times of several
+  // kernels. A search does so because it needs workspace for each candidate and
+  // times it with events.
   bool searches = false;
   int64_t fastest_ns = 0;  // the shortest of its products and convolutions
 };

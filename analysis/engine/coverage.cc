@@ -140,9 +140,11 @@ std::string StatedInWords(const Report& report, Cause cause) {
   return "";
 }
 
-// True for what torch.profiler never records.
+// True if the rule needs what torch.profiler does not record.
 bool LacksEvents(const SkippedRule& rule) {
-  return Contains(rule.why, "events were recorded");
+  return rule.why == "no device-sample events were recorded" ||
+         rule.why == "no host-usage events were recorded" ||
+         rule.why == "no settings events were recorded";
 }
 
 // "a was skipped: no throttle reasons were recorded".
@@ -183,7 +185,17 @@ std::string RulesSay(const Report& report, Cause cause,
                            (unsized == 1 ? " needs" : " need") +
                            " sizes of tensors";
   const size_t looked = answer.looked.size();
-  if (looked == 0) return unsized > 0 ? need : "no rule covers it";
+  if (looked == 0 && unsized == 0) {
+    const auto unseen =
+        std::ranges::count_if(report.skipped, [&](const SkippedRule& rule) {
+          return LacksEvents(rule) && Speaks(rule.id, cause, true);
+        });
+    return unseen == 0
+               ? "no rule covers it"
+               : Count(unseen, "rule") + (unseen == 1 ? " needs" : " need") +
+                     " events that torch.profiler does not record";
+  }
+  if (looked == 0) return need;
   std::string text = looked <= kNamesShown
                          ? (looked == 1 ? "the rule " : "the rules ") +
                                ListedWithAnd(answer.looked) +

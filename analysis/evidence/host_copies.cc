@@ -144,8 +144,6 @@ double ShareOfStepsWith(const AnalysisContext& context,
   return count / static_cast<double>(context.steps.steady.size());
 }
 
-// Prefer the rate that this run reaches, because the width of its slot is not
-// recorded.
 void AddCopyExamples(const AnalysisContext& m,
                      std::vector<const HostCopy*> copies, Finding& finding) {
   const auto length = [&](const HostCopy* one) {
@@ -165,6 +163,8 @@ void AddCopyExamples(const AnalysisContext& m,
   }
 }
 
+// Prefer the rate that this run reaches, because the width of its slot is not
+// recorded.
 BusRate PinnedRate(const Trace& trace, Direction direction) {
   double bytes = 0, ns = 0;
   for (const Copy& copy : trace.copies()) {

@@ -8,7 +8,7 @@
 namespace stepscope {
 namespace {
 
-// So many copies per step are weights. Our own choice; a batch has a few
+// So many copies per step are weights. Our own choices; a batch has a few
 // tensors.
 constexpr double kPerStep = 16;
 constexpr size_t kSizes = 4;
@@ -66,10 +66,12 @@ WeightsOnHost FindWeightsOnHost(const AnalysisContext& m,
                                 const std::vector<const HostCopy*>& downloads) {
   const Sizes up = SizesOf(m, uploads);
   if (up.size() < kSizes) return WeightsOnHost::kNone;
+  const bool alternate = Alternate(m, uploads);
   if (OnlyInfers(m) && Return(m, up, SizesOf(m, downloads))) {
-    return WeightsOnHost::kAndBack;
+    // One by one, they are pictures that a model turns into others.
+    return alternate ? WeightsOnHost::kNone : WeightsOnHost::kAndBack;
   }
-  return Alternate(m, uploads) ? WeightsOnHost::kByLayer : WeightsOnHost::kNone;
+  return alternate ? WeightsOnHost::kByLayer : WeightsOnHost::kNone;
 }
 
 }  // namespace stepscope

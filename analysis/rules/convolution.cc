@@ -194,7 +194,8 @@ constexpr Rule kRules[] = {
                   "benchmarking with varying sizes",
      .detect = "at least once in ten steps, a convolution of a new size "
                "launches more than four different kernels and allocates memory "
-               "or records events",
+               "or records events, or more than four kernels whose times it "
+               "reads",
      .avoid = "the search happens in warm-up steps; a single search is "
               "reported as a note without a gain",
      .fix_cpp = "pad inputs to a few sizes",

@@ -255,7 +255,8 @@ Verdict CheckBlocking(const AnalysisContext& m) {
               .alternatives = {{std::move(edit)}},
               .bound_ns = (queue_waits.fires ? queue_waits.sums.bound_ns : 0) +
                           (exposed.fires ? exposed.hideable_ns : 0)};
-  if (!queue_waits.fires && exposed.hideable_ns < kWorthAStream * m.step_ns()) {
+  if (!queue_waits.fires && !exposed.mostly_apart() &&
+      exposed.hideable_ns < kWorthAStream * m.step_ns()) {
     found.at_most = FindingSeverity::kLow;
   }
   DescribeWaits(m, queue_waits.filter, found);
@@ -302,7 +303,8 @@ constexpr Rule kRules[] = {
                "of their own while no kernel runs, and their removal "
                "saves at least 1 % of the step",
      .avoid = "nothing is queued before the uploads, or they overlap with "
-              "kernels",
+              "kernels. Asynchronous uploads on the compute stream that take "
+              "less than a tenth of the step are low at most",
      .fix_cpp = "pin the source and pass non_blocking; copy the next batch on "
                 "a separate stream with an event and recordStream()",
      .fix_python = "pin the source and pass non_blocking=True; copy the next "

@@ -98,11 +98,12 @@ constexpr OverlapAdvice kStageAdvice = {
 
 // Returns the advice for the kind of collective that is exposed longest.
 const OverlapAdvice& AdviceFor(const AnalysisContext& m,
+                               const HideableShards& hideable,
                                const LateGradients& late) {
   std::map<const OverlapAdvice*, int64_t> exposed;
   for (size_t i = 0; i < m.collectives.size(); ++i) {
     const Collective& one = m.collectives[i];
-    if (one.step == kNoStep) continue;
+    if (one.step == kNoStep || (IsOfShards(one) && !hideable(one))) continue;
     const OverlapAdvice* advice =
         late.members.contains(i) ? &kLateAdvice : &kGradientAdvice;
     switch (one.kind) {
@@ -268,7 +269,7 @@ Verdict CheckExposed(const AnalysisContext& m) {
                        Milliseconds(exposed * 1e-6) + " (") +
       Percent(exposed / step) + " of the step)." + TransferOrWait(m);
   Illustrate(m, AnyCollective, finding);
-  const OverlapAdvice& advice = AdviceFor(m, late);
+  const OverlapAdvice& advice = AdviceFor(m, hideable, late);
   finding.assumption = advice.assumption;
   finding.fix_cpp = advice.cpp;
   finding.fix_python = advice.python;

@@ -5,6 +5,7 @@
 // 4.4 GB/s, the rate measured for pageable memory.
 #include <algorithm>
 #include <cstdint>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -139,6 +140,15 @@ double CopyNs(const AnalysisContext& m, const std::vector<HostCopy>& copies,
   return all.held_ns + all.queued_ns + all.exposed_ns;
 }
 
+// Accepts copies of at least 64 KiB between the device and pageable memory.
+HostCopyFilter LargePageable(const AnalysisContext& m, Direction direction) {
+  return [&m, direction](const HostCopy& one) {
+    const Copy& copy = m.trace.copies()[one.copy];
+    return HostMemoryOf(copy, direction) == MemoryKind::kPageable &&
+           copy.bytes >= kStagedBytes;
+  };
+}
+
 Verdict CheckPageable(const AnalysisContext& m, const PageableTexts& texts) {
   const std::vector<HostCopy> copies = FindHostCopies(m, texts.direction);
   const auto memory_of = [&](const HostCopy& one) {
@@ -150,13 +160,10 @@ Verdict CheckPageable(const AnalysisContext& m, const PageableTexts& texts) {
       })) {
     return Skip(texts.unknown);
   }
-  const HostCopyFilter any = [](const HostCopy&) { return true; };
   const HostCopyFilter pageable = [&](const HostCopy& one) {
     return memory_of(one) == MemoryKind::kPageable;
   };
-  const HostCopyFilter filter = [&](const HostCopy& one) {
-    return pageable(one) && m.trace.copies()[one.copy].bytes >= kStagedBytes;
-  };
+  const HostCopyFilter filter = LargePageable(m, texts.direction);
   if (ShareOfStepsWith(m, copies, filter, kPageableBytes) < kMostSteps) {
     return Clean();
   }
@@ -177,18 +184,27 @@ Verdict CheckPageable(const AnalysisContext& m, const PageableTexts& texts) {
   const bool computes = after * 1e-6 >= MinReportableGainMs(m);
   if (computes) bound += after;
   const bool up = texts.direction == Direction::kToDevice;
-  const std::vector<HostCopy> back =
-      FindHostCopies(m, up ? Direction::kToHost : Direction::kToDevice);
-  const std::vector<const HostCopy*> others = Steady(back, any);
+  const Direction other = up ? Direction::kToHost : Direction::kToDevice;
+  const std::vector<HostCopy> back = FindHostCopies(m, other);
+  const std::vector<const HostCopy*> others =
+      Steady(back, LargePageable(m, other));
   const WeightsOnHost weights = up ? FindWeightsOnHost(m, copied, others)
                                    : FindWeightsOnHost(m, others, copied);
   // h2d-pageable counts both directions.
   if (!up && weights == WeightsOnHost::kAndBack) return Clean();
   const bool offloads = up && weights != WeightsOnHost::kNone;
+  // Other downloads are results.
+  std::set<int64_t> sizes;
+  for (const HostCopy* one : copied) {
+    sizes.insert(m.trace.copies()[one->copy].bytes);
+  }
+  const HostCopyFilter returned = [&](const HostCopy& one) {
+    return sizes.contains(m.trace.copies()[one.copy].bytes);
+  };
   if (offloads) {
     bound = CopyNs(m, copies, pageable);
     if (weights == WeightsOnHost::kAndBack) {
-      bound += CopyNs(m, back, any);
+      bound += CopyNs(m, back, returned);
     }
     bound = std::min(bound, m.step_ns() - m.MeanNs(Cause::kCompute));
   }
@@ -238,13 +254,13 @@ Verdict CheckPageable(const AnalysisContext& m, const PageableTexts& texts) {
     finding.confidence = Confidence::kStrong;
     finding.evidence +=
         weights == WeightsOnHost::kByLayer
-            ? " They alternate with kernels, as uploads of weights do that are "
+            ? " They alternate with kernels, like uploads of weights that are "
               "kept on the host (CPU offload)."
-            : " The same sizes are downloaded again, as weights are that move "
-              "to the device and back (CPU offload): with the downloads, the "
-              "copies take " +
-                  Milliseconds((SumHostCopies(m, copies, any).copy_ns +
-                                SumHostCopies(m, back, any).copy_ns) *
+            : " The same sizes are downloaded again, so they are probably "
+              "weights that move to the device and back (CPU offload): with "
+              "the downloads, the copies take " +
+                  Milliseconds((SumHostCopies(m, copies, pageable).copy_ns +
+                                SumHostCopies(m, back, returned).copy_ns) *
                                1e-6) +
                   ".";
     finding.assumption = "the weights stay on the device";
@@ -273,7 +289,7 @@ Verdict CheckPageable(const AnalysisContext& m, const PageableTexts& texts) {
   if (offloads) {
     Edit edit = FromPinned(m, copies, pageable, 0, /*assumed=*/false);
     if (weights == WeightsOnHost::kAndBack) {
-      edit = Combine(edit, FromPinned(m, back, any, 0, /*assumed=*/false));
+      edit = Combine(edit, FromPinned(m, back, returned, 0, /*assumed=*/false));
     }
     found.alternatives = {{std::move(edit)}};
   } else if (up) {

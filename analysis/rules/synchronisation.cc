@@ -29,7 +29,7 @@ namespace synchronisation_rules {
 namespace {
 
 constexpr double kHalfOfSteps = 0.5;  // of all steps but the last
-constexpr double kMostWaits = 0.5;
+constexpr double kMostWaits = 0.5;    // our own choice
 // So many reads at one place are a loop over samples. Our own choice.
 constexpr double kReadsOfALoop = 16;
 constexpr double kWorthSaying = 0.05;   // of the blocked time
@@ -140,6 +140,13 @@ bool FetchesResults(const AnalysisContext& m,
   return 2 * fetching_ns > blocked_ns;
 }
 
+// True if the waits at the site read values, not the number of results.
+bool ReadsValues(const std::vector<ReadKind>& kinds, const WaitSite& site) {
+  return std::ranges::none_of(site.waits, [&](size_t wait) {
+    return kinds[wait] == ReadKind::kShape || kinds[wait] == ReadKind::kBranch;
+  });
+}
+
 constexpr const char* kFindSites =
     " To find the places, use c10::cuda::warning_state() in C++ or "
     "torch.cuda.set_sync_debug_mode(\"warn\") in Python.";
@@ -171,7 +178,8 @@ Verdict CheckHostSync(const AnalysisContext& m) {
   finding.wrong_if =
       "the value decides what is launched next in the same step.";
   const std::vector<WaitSite> sites = SitesOf(m, filter);
-  if (!sites.empty() && sites[0].per_step >= kReadsOfALoop) {
+  if (!sites.empty() && sites[0].per_step >= kReadsOfALoop &&
+      ReadsValues(kinds, sites[0])) {
     finding.fix_cpp =
         "read them together: stack them on the device and copy them once; "
         "else " +
@@ -182,16 +190,17 @@ Verdict CheckHostSync(const AnalysisContext& m) {
         finding.fix_python;
   }
   if (!sites.empty() && Contains(sites[0].chain, "SyncBatchNorm")) {
-    finding.evidence += " SyncBatchNorm reads them.";
+    finding.evidence +=
+        " Most of the blocked time is in SyncBatchNorm's own reads.";
     finding.fix_cpp = finding.fix_python =
-        "BatchNorm in place of SyncBatchNorm if each rank has 16 samples or "
-        "more: no convert_sync_batchnorm()";
+        "use BatchNorm in place of SyncBatchNorm (do not call "
+        "convert_sync_batchnorm()) if each rank has 16 samples or more";
   }
   if (FetchesResults(m, kinds, filter)) {
     // Whether there is a next input to begin with is not recorded.
     finding.confidence = Confidence::kHint;
     finding.evidence +=
-        " It fetches the results of the step, after its last launch.";
+        " These reads fetch the step's results after its last launch.";
     finding.assumption = "the next step can begin before these results arrive";
     finding.fix_cpp =
         "launch the model on the next inputs before you read these results: "
@@ -355,7 +364,9 @@ constexpr Rule kRules[] = {
                "printed, but is not counted as a gain",
      .avoid =
          "the GPU is busy during the waits, the values are read every N steps, "
-         "or the waits are outside the steps. grad-clip-sync covers gradient "
+         "or the waits are outside the steps. Fetching the results of a model "
+         "that only runs, after the last launch of a step, is a hint. "
+         "grad-clip-sync covers gradient "
          "clipping and scaling, h2d-blocking covers uploads",
      .fix_cpp = "keep values on the device, or copy to pinned memory with "
                 "non_blocking and an event; no item<T>() in the loop",

@@ -198,7 +198,12 @@ TEST(CoverageTest, CountsTheRulesThatNeedSizes) {
   report.clean.clear();
   report.skipped = {{"loader-bound", "no host-usage events were recorded"}};
   ExplainCauses(report);
-  EXPECT_EQ(AnswerTo(report, "data")->why, "no rule covers it");
+  EXPECT_EQ(AnswerTo(report, "data")->why,
+            "1 rule needs events that torch.profiler does not record");
+  report.skipped = {{"loader-bound", "no kernel events were recorded"}};
+  ExplainCauses(report);
+  EXPECT_EQ(AnswerTo(report, "data")->why,
+            "loader-bound was skipped: no kernel events were recorded");
   report.skipped = {{"loader-bound", "no op-shapes events were recorded"}};
   ExplainCauses(report);
   EXPECT_EQ(AnswerTo(report, "data")->why, "1 rule needs sizes of tensors");

@@ -91,8 +91,9 @@ class ClearedFinder {
   // example for a moving average.
   Between Behind(int64_t begin_ns, int64_t end_ns) {
     Between found;
-    // For optimizers that update one tensor per call: the calls of each op.
-    std::map<NameId, std::map<Dims, double>> one_by_one;
+    // For ops that take one tensor per call: the calls of each, by optimizers
+    // and by others.
+    std::map<NameId, std::map<Dims, double>> updating, reading;
     const auto& ops = m_.trace.ops();
     bool forward = false;
     auto op = std::ranges::lower_bound(ops, begin_ns, {}, &Op::begin_ns);
@@ -127,13 +128,20 @@ class ClearedFinder {
       for (const auto& [dims, count] : sizes_of_.Of(op->inputs)) {
         double& read = found.read[dims];
         read = std::max(read, count);
-        if (!list) one_by_one[op->name][dims] += count;
+        if (!list) (steps ? updating : reading)[op->name][dims] += count;
       }
     }
-    // An op may be called several times per tensor, so take the least frequent
-    // one.
+    for (const auto& [name, sizes] : reading) {
+      for (const auto& [dims, count] : sizes) {
+        found.read[dims] = std::max(found.read[dims], count);
+      }
+    }
+    // An optimizer may call an op several times per tensor, so take the least
+    // frequent one. Weight decay, which adds out of place, may leave some
+    // tensors out.
     std::map<Dims, double> least;
-    for (const auto& [name, sizes] : one_by_one) {
+    for (const auto& [name, sizes] : updating) {
+      if (!m_.trace.name(name).ends_with('_')) continue;
       for (const auto& [dims, count] : sizes) {
         double& calls = least.try_emplace(dims, count).first->second;
         calls = std::min(calls, count);

@@ -190,6 +190,8 @@ ParameterUpdates FindParameterUpdates(const AnalysisContext& m) {
   // Adam multiplies both of its averages. So take the least frequent one.
   std::map<OptimizerKind, std::map<Dims, double>> by_kind;
   for (const auto& [op, sizes] : by_op) {
+    // Weight decay, which adds out of place, may leave some tensors out.
+    if (!trace.name(op.second).ends_with('_')) continue;
     for (const auto& [dims, count] : sizes) {
       double& tensors =
           by_kind[op.first].try_emplace(dims, count).first->second;

@@ -26,6 +26,10 @@ namespace {
 // turn.
 constexpr size_t kLeastUpdates = 3;
 
+// A kernel starts no later than this after its op. Our own choice: a queue of
+// 1024 launches of 100 us each.
+constexpr int64_t kLongestLag = 100'000'000;
+
 // Returns the sizes whose gradients are always added to an earlier gradient,
 // although optimizers step. Nobody updates such parameters: a program that
 // updates parameters also sets their gradients to None or zero.
@@ -160,9 +164,20 @@ void MarkBehindHead(const ParameterUpdates& updates, BackwardPass& pass) {
 // gradients are wanted, but each takes a kernel that multiplies.
 std::optional<bool> MakesInputGradient(const AnalysisContext& m, RowId row) {
   if (const auto recorded = MakesGradient(m.trace, row, 0)) return recorded;
-  const auto products = std::ranges::count_if(
-      m.kernels.uses,
-      [&](const KernelUse& use) { return use.multiplies && use.op == row; });
+  int64_t products = 0;
+  const Op& op = m.trace.ops()[row];
+  // The uses are in the order of their kernels' starts.
+  const auto& uses = m.kernels.uses;
+  auto use = std::ranges::lower_bound(
+      uses, op.begin_ns, {}, [&](const KernelUse& one) {
+        return m.trace.kernels()[one.kernel].begin_ns;
+      });
+  for (; use != uses.end() && products < 2; ++use) {
+    if (m.trace.kernels()[use->kernel].begin_ns > op.end_ns + kLongestLag) {
+      break;
+    }
+    products += use->multiplies && use->op == row;
+  }
   return products > 0 ? std::optional(products > 1) : std::nullopt;
 }
 

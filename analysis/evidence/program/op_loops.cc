@@ -29,6 +29,7 @@ constexpr double kCallingNs = 20'000;
 // may be chance. Our own choice.
 constexpr int64_t kLeastScan = 4;
 constexpr int64_t kMostUploads = 8;  // per pass; an input is a few tensors
+                                     // (our own choice)
 
 // Passes of a loop that differ are alike if they have this share of their ops
 // in common: augmentation flips some images and not others. Our own choice.
@@ -442,6 +443,27 @@ class LoopFinder {
     return uploads + 1 >= loop.passes && uploads <= kMostUploads * loop.passes;
   }
 
+  // True if the loop runs ops of extensions, or products that only a kernel
+  // shows. A layer with quantised weights may be one.
+  bool RunsUnknownOps(const OpLoop& loop) const {
+    const std::span<const RowId> rows =
+        m_.tree.of_thread(m_.steps.thread, loop.forward);
+    if (std::ranges::any_of(rows, [&](RowId row) {
+          return !m_.trace.name(OpAt(row).name).starts_with("aten::");
+        })) {
+      return true;
+    }
+    return std::ranges::any_of(m_.kernels.uses, [&](const KernelUse& use) {
+      const RowId call = m_.trace.kernels()[use.kernel].call;
+      if (!use.multiplies || call == kNone) return false;
+      const int64_t begin_ns = m_.trace.runtime_calls()[call].begin_ns;
+      return begin_ns >= loop.forward.begin_ns &&
+             begin_ns < loop.forward.end_ns &&
+             (use.op == kNone ||
+              m_.tree.traits(use.op).kind != KernelClass::kAttention);
+    });
+  }
+
   // True if each pass picks an element, reads a value, or multiplies one row or
   // sample, or if the elements of a tensor are added up one by one, as Python's
   // sum() does. Other chains may be iterations that depend on each other, as
@@ -469,7 +491,8 @@ class LoopFinder {
         several_rows |= CostOf(m_.trace, row).matmul.m != 1;
       }
     }
-    loop.attends = attended >= loop.passes && multiplied == 0;
+    loop.attends =
+        attended >= loop.passes && multiplied == 0 && !RunsUnknownOps(loop);
     if (loop.attends) return true;
     if (several_rows) return false;
     loop.round_trips = unsized && MakesRoundTrips(loop);

@@ -199,6 +199,7 @@ struct Beside {
 };
 
 // The most ops of an adapter: casts, dropout, two products, scaling, the sum.
+// Our own choice.
 constexpr size_t kLongest = 16;
 
 // Finds layers followed by a product with a weight [rank, inputs], one with a
@@ -228,7 +229,8 @@ class BesideFinder {
     Beside one{.layer = ops[i], .weight = LayerOf(ops[i])};
     const std::optional<Dims> made = ResultDims(m_.trace, one.layer);
     if (one.weight.empty() || !made) return {};
-    Dims next = {};  // the weight of the second thin product
+    Dims next = {};         // the weight of the second thin product
+    bool expanded = false;  // the second thin product was there
     for (size_t k = i + 1; k < std::min(ops.size(), i + kLongest); ++k) {
       const RowId row = ops[k];
       const Dims& weight = LayerOf(row);
@@ -244,6 +246,14 @@ class BesideFinder {
         if (weight != next) return {};
       }
       if (next.empty()) continue;
+      // Between the products there is nothing but dropout and casts. With an
+      // activation there, the two cannot be merged into one weight.
+      const std::string_view name = PlainNameOf(m_.trace, row);
+      if (weight.empty() && !expanded && !m_.tree.traits(row).bookkeeping &&
+          !IsAnyOf(name, {"to", "_to_copy", "dropout", "mul"})) {
+        return {};
+      }
+      expanded |= weight == next && one.ops.size() > 0;
       one.ops.push_back(row);
       if (PlainNameOf(m_.trace, row).starts_with("add") &&
           TakesTwo(m_.trace, row, *made)) {
@@ -293,8 +303,9 @@ Verdict CheckUnmergedAdapter(const AnalysisContext& m) {
                 "time") +
       " per step. They take " + Milliseconds(all.ns * 1e-6) + " per step.";
   finding.assumption = std::string(
-                           "at best: without them, nor the code between "
-                           "their ops, the layers take as long; ") +
+                           "at best: without the adapters and the code "
+                           "between their ops, the layers take as long as "
+                           "now; ") +
                        kSeemsToInfer;
   finding.fix_python =
       "merge the adapters once: model = model.merge_and_unload() (peft), "

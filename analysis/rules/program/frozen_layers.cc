@@ -28,7 +28,7 @@ namespace {
 // A single product may be a transformation of the data. Our own choice.
 constexpr size_t kLeastFrozen = 2;
 constexpr double kLeastFrozenShare = 0.1;  // of the step, as for loops
-constexpr double kMostTwins = 0.5;         // of the layers
+constexpr double kMostTwins = 0.5;         // of the layers; our own choice
 
 // Layers of a step that are never trained, from the first to the last of them.
 struct Frozen {
@@ -93,12 +93,12 @@ class FrozenLayers {
       one.ops.insert(one.ops.end(), since.begin(), since.end());
       since.clear();
     }
-    // If no node were linked to its op, every layer would seem untrained.
     // A twin of the trained network may follow it. Single layers may have the
     // sizes of trained ones by chance.
     const auto twins = static_cast<double>(std::ranges::count_if(
         of_trained_size,
         [&](RowId row) { return trained_calls.contains(CallOf(row)); }));
+    // If no node were linked to its op, every layer would seem untrained.
     if (!linked ||
         twins > kMostTwins * static_cast<double>(one.layers.size())) {
       return {};
@@ -172,9 +172,8 @@ Verdict CheckFrozenForward(const AnalysisContext& m) {
   finding.evidence =
       Count(static_cast<int64_t>(one.layers.size()), "layer") +
       " run without gradients in each step, on " + InBrackets(one.input) +
-      ", and most of their sizes are not those of trained parameters. With "
-      "what runs between "
-      "them, this takes " +
+      ", and most of them are no twins of trained layers, with equal weights "
+      "and inputs of one size. With what runs between them, this takes " +
       Milliseconds(all.saved_ns * 1e-6) + " of the " +
       Milliseconds(m.step_ns() * 1e-6) +
       " step. Where samples come back unchanged in the next epoch, so do the "
@@ -213,8 +212,9 @@ constexpr Rule kRules[] = {
          "that is low at most: whether samples come back unchanged, no "
          "recording says",
      .avoid =
-         "parameters of the sizes of most layers are trained, as those of "
-         "a target network's twin; the layers take what trained layers made; "
+         "most layers have the sizes of trained ones, of the weights and of "
+         "the pictures, as those of a target network's twin; the layers take "
+         "what trained layers made; "
          "random numbers are drawn in front of them; or they run in the "
          "loader",
      .fix_cpp = "the frozen layers once over the data, and training on their "

@@ -249,8 +249,10 @@ class HistoryFinder {
       for (RowId row : step.ops) {
         const NameId name = m_.trace.ops()[row].name;
         const size_t number = numbers[name]++;
+        // What has a gradient belongs to the model, whose inputs may get
+        // longer.
         if (m_.tree.traits(row).bookkeeping ||
-            WeightArgument(m_.trace, row) > 0) {
+            !m_.backward.Of(m_.trace.ops()[row]).empty()) {
           continue;
         }
         alike[{name, number}].push_back(row);
@@ -258,9 +260,10 @@ class HistoryFinder {
     }
     std::vector<std::vector<RowId>> found;
     for (auto& [key, rows] : alike) {
-      if (rows.size() == m_.forward.size() && Grow(rows)) {
-        found.push_back(std::move(rows));
-      }
+      if (rows.size() != m_.forward.size() || !Grow(rows)) continue;
+      // A layer without gradients, in a part that is frozen.
+      if (WeightArgument(m_.trace, rows.front()) > 0) return {};
+      found.push_back(std::move(rows));
     }
     return found;
   }
@@ -343,8 +346,9 @@ Verdict CheckGrowingHistory(const AnalysisContext& m) {
       "since the start of the epoch does; those of " +
       std::string(m.trace.name(m.trace.ops()[longest.back()].name)) +
       " grow from " + elements(longest.front()) + " to " +
-      elements(longest.back()) + " elements. That takes " +
-      Milliseconds(all.ns * 1e-6) + " per step, and more in each.";
+      elements(longest.back()) + " elements. They take " +
+      Milliseconds(all.ns * 1e-6) +
+      " per step on average, and longer in each step than in the one before.";
   finding.assumption = "at best: nothing is left of these ops";
   finding.fix_python =
       "add to the metric in each step, and compute it once per epoch or every "

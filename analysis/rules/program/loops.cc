@@ -75,8 +75,8 @@ void SayFixOfAttention(Finding& finding) {
       "call attention once for all windows or sequences: "
       "flash_attn_varlen_func with their cumulative lengths (transformers: "
       "attn_implementation=\"flash_attention_2\"), nested tensors "
-      "(torch.nested, layout=torch.jagged), FlexAttention with a mask of "
-      "blocks, or a batch dimension if they have one length";
+      "(torch.nested, layout=torch.jagged), FlexAttention with a block mask, "
+      "or a batch dimension if they have one length";
   finding.fix_cpp =
       "call attention once for all windows or sequences: a kernel for variable "
       "lengths (at::_flash_attention_forward with cumulative lengths), or a "
@@ -218,7 +218,10 @@ Verdict CheckIndependentPasses(const AnalysisContext& m,
                            [](const auto& one) { return one.second.ns; });
   Finding finding;
   finding.confidence = Confidence::kStrong;
-  finding.evidence = "Ops are called for one element at a time, in a loop: ";
+  finding.evidence =
+      order.front().second.longest->attends
+          ? "Attention is called for one window or sequence at a time: "
+          : "Ops are called for one element at a time, in a loop: ";
   for (size_t i = 0; i < std::min(kLoopsShown, order.size()); ++i) {
     const OpLoop& longest = *order[i].second.longest;
     finding.evidence +=

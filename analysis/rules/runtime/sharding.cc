@@ -4,6 +4,7 @@
 // the lowest share that XProf calls moderate.
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <string>
 #include <utility>
 
@@ -23,16 +24,18 @@ constexpr double kExposedShare = 0.03;
 // If backward has at least this share of the forward gathers, parameters were
 // freed in between.
 constexpr double kGatheredAgain = 0.5;
-constexpr double kMostly = 0.9;
+constexpr double kMostly = 0.9;  // our own choice
 // With fewer gathers per forward pass, the whole model is one unit.
 constexpr double kLeastUnits = 2;
 
-// Returns in how many of the steady steps shards are exposed for at least `ns`.
-size_t StepsWith(const AnalysisContext& m, const HideableShards& hideable,
+// Returns in how many of the steady steps collectives that `counts` accepts are
+// exposed for at least `ns`.
+size_t StepsWith(const AnalysisContext& m,
+                 const std::function<bool(const Collective&)>& counts,
                  double ns) {
   std::vector<double> exposed(m.steps.windows.size());
   for (const Collective& one : m.collectives) {
-    if (one.step != kNoStep && hideable(one)) {
+    if (one.step != kNoStep && counts(one)) {
       exposed[one.step] += static_cast<double>(one.exposed_ns);
     }
   }
@@ -63,13 +66,15 @@ Verdict CheckSharding(const AnalysisContext& m) {
   // The collectives of a single unit would have others beside them if it were
   // divided.
   const HideableShards hideable(m);
-  const double exposed_ns =
-      one_unit ? all.exposed_ns
-               : TotalsOf(m.collectives, m.steps, hideable).exposed_ns;
+  const std::function<bool(const Collective&)> counts =
+      [&](const Collective& one) {
+        return one_unit ? IsOfShards(one) : hideable(one);
+      };
+  const double exposed_ns = TotalsOf(m.collectives, m.steps, counts).exposed_ns;
   // Sequence parallelism gathers and scatters activations in the same way. Only
   // names tell the two apart. Searching names is slow, so it comes last.
   if (exposed_ns < limit ||
-      (!one_unit && !AreMostSteps(m.steps, StepsWith(m, hideable, limit))) ||
+      !AreMostSteps(m.steps, StepsWith(m, counts, limit)) ||
       !ShardsParameters(m.trace)) {
     return Clean();
   }

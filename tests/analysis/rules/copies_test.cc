@@ -255,6 +255,15 @@ TEST(H2dBlockingTest, FiresOnUploadsInLineWithTheKernels) {
   EXPECT_EQ(finding->examples.size(), 3u);
 }
 
+// Every guide ends with such uploads.
+TEST(H2dBlockingTest, IsLowBelowATenthOfTheStep) {
+  const Report small = Prefetching(7, 500), large = Prefetching(7, 2000);
+  ASSERT_NE(Find(small, "h2d-blocking"), nullptr);
+  ASSERT_NE(Find(large, "h2d-blocking"), nullptr);
+  EXPECT_EQ(Find(small, "h2d-blocking")->severity, FindingSeverity::kLow);
+  EXPECT_GE(Find(large, "h2d-blocking")->severity, FindingSeverity::kHigh);
+}
+
 // The host ran ahead, so uploads issued before the recording run in it.
 TEST(H2dBlockingTest, DoesNotCountTheUploadOfAnEarlierStep) {
   const Report report = Prefetching(7, 1000, /*has_earlier=*/true);
@@ -378,7 +387,6 @@ TEST(D2hPageableTest, OwnCodeRightAfterADownloadCountsIntoIt) {
             std::string::npos);
 }
 
-// The own code takes longer than the download.
 TEST(D2hPageableTest, OpsOnTheHostRightAfterADownloadCountIntoIt) {
   const Report by_op = Working({.by_op = true});
   ASSERT_NE(Find(by_op, "d2h-pageable"), nullptr);
@@ -393,6 +401,7 @@ TEST(D2hPageableTest, OpsOnTheHostRightAfterADownloadCountIntoIt) {
   EXPECT_EQ(Find(loading, "d2h-pageable")->confidence, Confidence::kHint);
 }
 
+// The own code takes longer than the download.
 TEST(D2hPageableTest, PythonBetweenOpsYieldsToOwnCodeOnADownload) {
   const Report report = Working({.us = 9'000});
   EXPECT_EQ(Find(report, "python-between-ops"), nullptr);

@@ -91,7 +91,7 @@ TEST(HostSyncTest, ManyReadsAtOnePlaceAreALoop) {
   EXPECT_EQ(fix(with(15, "Decoder")).find("read them together"),
             std::string::npos);
   EXPECT_EQ(fix(with(16, "Decoder")).find("read them together"), 0u);
-  EXPECT_EQ(fix(with(16, "SyncBatchNorm")).find("BatchNorm in place"), 0u);
+  EXPECT_EQ(fix(with(16, "SyncBatchNorm")).find("use BatchNorm in place"), 0u);
 }
 
 TEST(ExplicitSyncTest, NamesBarriers) {

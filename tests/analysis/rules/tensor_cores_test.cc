@@ -76,9 +76,6 @@ TEST(TensorCoresIdleTest, AdvisesFloat16WhereBfloat16HasNoTensorCores) {
   EXPECT_NE(finding->fix_python.find("float16"), std::string::npos);
 }
 
-// The kernels of With({}), with samples of counters: the Tensor Cores are
-// active for `percent_in_product` of the first product's time, and for
-// `percent_else` of the rest.
 // Libraries then compute in float32, under a name with both types.
 TEST(TensorCoresIdleTest, AdvisesFloat16ForBfloat16OnDevicesWithoutIt) {
   const Shape shape = {
@@ -96,6 +93,9 @@ TEST(TensorCoresIdleTest, AdvisesFloat16ForBfloat16OnDevicesWithoutIt) {
             std::string::npos);
 }
 
+// The kernels of With({}), with samples of counters: the Tensor Cores are
+// active for `percent_in_product` of the first product's time, and for
+// `percent_else` of the rest.
 Report WithCounters(double percent_in_product, double percent_else) {
   ComputeText text("NVIDIA A100-SXM4", 8, 0);
   Steps(text, {});

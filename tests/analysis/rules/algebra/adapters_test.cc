@@ -118,7 +118,8 @@ TEST(AdaptersTest, NeedsThinMatrices) {
 
 // Steps of a layer [96, 64] with an adapter of rank `rank` beside it. Each op
 // takes 1 ms, other work 4 ms.
-Report Beside(const std::string& rank, bool trains = false, bool adds = true) {
+Report Beside(const std::string& rank, bool trains = false, bool adds = true,
+              const std::string& between = "") {
   ComputeText text;
   const auto op = [&](const std::string& name, const std::string& inputs,
                       double us = 1000) {
@@ -127,6 +128,7 @@ Report Beside(const std::string& rank, bool trains = false, bool adds = true) {
   for (int step = 0; step < 4; ++step) {
     op("aten::linear", "float[8,32,64],float[96,64],float[96]");
     op("aten::linear", "float[8,32,64],float[" + rank + ",64]");
+    if (!between.empty()) op(between, "float[8,32," + rank + "]");
     op("aten::linear", "float[8,32," + rank + "],float[96," + rank + "]");
     op("aten::mul", "float[8,32,96],double[]");
     if (adds) op("aten::add", "float[8,32,96],float[8,32,96]");
@@ -154,6 +156,11 @@ TEST(UnmergedAdapterTest, NeedsThinProductsASumAndAModelThatIsNotTrained) {
   EXPECT_TRUE(IsClean(Beside("32"), "unmerged-adapter"));
   EXPECT_TRUE(IsClean(Beside("4", true), "unmerged-adapter"));
   EXPECT_TRUE(IsClean(Beside("4", false, false), "unmerged-adapter"));
+  // A bottleneck with an activation is no product that a weight could hold.
+  EXPECT_TRUE(
+      IsClean(Beside("4", false, true, "aten::relu"), "unmerged-adapter"));
+  EXPECT_FALSE(
+      IsClean(Beside("4", false, true, "aten::dropout"), "unmerged-adapter"));
 }
 
 }  // namespace

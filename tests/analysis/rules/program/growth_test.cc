@@ -304,10 +304,12 @@ TEST(GrowingPrefixTest, StaysSilentOnFewOrEqualCopies) {
 }
 
 // Training steps of 10 ms, in which a sort of `sizes[i]` elements takes 2 ms.
-Report Sorting(const std::vector<int>& sizes, bool trains = true) {
+Report Sorting(const std::vector<int>& sizes, bool trains = true,
+               bool frozen_layer_grows = false) {
   ComputeText text;
   for (int size : sizes) {
-    text.Op("aten::mm", "(float[64,64],float[64,64])", {}, 7'900);
+    const std::string rows = frozen_layer_grows ? std::to_string(size) : "64";
+    text.Op("aten::linear", "(float[" + rows + ",64],float[64,64])", {}, 7'900);
     text.Op("aten::sort", "(float[" + std::to_string(size) + "],=\"0\")", {},
             2'000);
     if (trains) {
@@ -343,6 +345,9 @@ TEST(GrowingHistoryTest, NeedsSteadyGrowthOfSomethingOlderInTraining) {
   }
   EXPECT_TRUE(
       IsClean(Sorting({500, 600, 700, 800, 900}, false), "growing-history"));
+  // Longer and longer sequences.
+  EXPECT_TRUE(IsClean(Sorting({500, 600, 700, 800, 900}, true, true),
+                      "growing-history"));
 }
 
 }  // namespace

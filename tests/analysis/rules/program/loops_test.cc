@@ -431,12 +431,13 @@ TEST(UnbatchedLoopTest, PassesMayDiffer) {
 
 // A frozen encoder without recorded sizes that attends 20 times, to one window
 // after the other; if `projects`, with a layer of its own each time.
-Report Attending(bool projects) {
+Report Attending(bool projects, bool quantised = false) {
   CpuText text;
   for (int step = 0; step < 4; ++step) {
     text.Op("aten::linear", 1'000);
     for (int i = 0; i < 20; ++i) {
       if (projects) text.Nested("aten::linear", 30, "aten::addmm", 20);
+      if (quantised) text.Op("quantized::linear_dynamic", 30);
       text.Nested("aten::scaled_dot_product_attention", 50,
                   "aten::_scaled_dot_product_flash_attention_for_cpu", 40);
     }
@@ -454,6 +455,7 @@ TEST(UnbatchedLoopTest, AttentionWithoutLayersIsOverWindows) {
   EXPECT_NE(finding->fix_python.find("flash_attn_varlen_func"),
             std::string::npos);
   EXPECT_TRUE(IsClean(Attending(true), "unbatched-loop"));
+  EXPECT_TRUE(IsClean(Attending(false, true), "unbatched-loop"));
 }
 
 }  // namespace
