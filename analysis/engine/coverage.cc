@@ -181,9 +181,8 @@ std::string RulesSay(const Report& report, Cause cause,
       std::ranges::count_if(report.skipped, [&](const SkippedRule& rule) {
         return LacksSizes(rule) && Speaks(rule.id, cause, true);
       });
-  const std::string need = Count(unsized, "rule") +
-                           (unsized == 1 ? " needs" : " need") +
-                           " sizes of tensors";
+  std::string need = Count(unsized, "rule") +
+                     (unsized == 1 ? " needs" : " need") + " sizes of tensors";
   const size_t looked = answer.looked.size();
   if (looked == 0 && unsized == 0) {
     const auto unseen =

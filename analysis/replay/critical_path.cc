@@ -181,7 +181,7 @@ std::vector<PathPiece> Walk::Back() {
 
 // Splits host code on the path by what the thread did. `host` is the timeline
 // of the chain.
-std::vector<PathPiece> Refine(std::vector<PathPiece> path,
+std::vector<PathPiece> Refine(const std::vector<PathPiece>& path,
                               const std::vector<Segment>& host) {
   std::vector<PathPiece> refined;
   refined.reserve(path.size() + host.size());
@@ -259,6 +259,7 @@ std::vector<PathPart> SumPath(const Trace& trace, const Steps& steps,
     sums[static_cast<uint64_t>(piece.cause) << 32 | NameOf(trace, piece)] += ns;
   });
   std::vector<PathPart> parts;
+  parts.reserve(sums.size());
   for (const auto& [what, ns] : sums) {
     parts.push_back({.category = CauseKey(static_cast<Cause>(what >> 32)),
                      .name = std::string(trace.name(static_cast<NameId>(what))),

@@ -253,7 +253,7 @@ class BesideFinder {
           !IsAnyOf(name, {"to", "_to_copy", "dropout", "mul"})) {
         return {};
       }
-      expanded |= weight == next && one.ops.size() > 0;
+      expanded |= weight == next && !one.ops.empty();
       one.ops.push_back(row);
       if (PlainNameOf(m_.trace, row).starts_with("add") &&
           TakesTwo(m_.trace, row, *made)) {

@@ -287,6 +287,7 @@ class HistoryFinder {
  private:
   bool Grow(const std::vector<RowId>& rows) const {
     std::vector<double> sizes;
+    sizes.reserve(rows.size());
     for (RowId row : rows) sizes.push_back(ElementsOf(row));
     const size_t last = rows.size() - 1;
     const auto number = [&](size_t i) {

@@ -195,15 +195,15 @@ Recomputed FindRecomputed(const AnalysisContext& m) {
     const auto step =
         forward.find(SteadyStepAt(m.steps, m.trace.ops()[ops[0]].begin_ns));
     if (step == forward.end()) continue;
-    if (Repeats(m.trace, ops, step->second)) {
-      found.chains.push_back(SpanOfChain(m.trace, node, ops));
-    } else if (node == kNone || !KeepsRepeated(m, step->second, ops)) {
+    const bool exact = Repeats(m.trace, ops, step->second);
+    if (!exact && (node == kNone || !KeepsRepeated(m, step->second, ops))) {
       continue;
-    } else if (!Contains(m.trace.name(m.trace.ops()[node].name),
-                         "AccumulateGrad")) {
+    }
+    // No checkpoint ends in a parameter, but hooks run there.
+    if (exact ||
+        !Contains(m.trace.name(m.trace.ops()[node].name), "AccumulateGrad")) {
       found.chains.push_back(SpanOfChain(m.trace, node, ops));
     } else {
-      // No checkpoint ends in a parameter, but hooks run there.
       const std::vector<std::vector<RowId>> parts = Divided(m, node, ops);
       for (const std::vector<RowId>& part : parts) {
         found.chains.push_back(SpanOfChain(m.trace, kNone, part));
