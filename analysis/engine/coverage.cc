@@ -147,6 +147,11 @@ bool LacksEvents(const SkippedRule& rule) {
          rule.why == "no settings events were recorded";
 }
 
+// "2 rules need ".
+std::string RulesNeed(int64_t count) {
+  return Count(count, "rule") + (count == 1 ? " needs " : " need ");
+}
+
 // "a was skipped: no throttle reasons were recorded".
 std::string SkippedInWords(const Report& report, Cause cause) {
   std::string text;
@@ -181,18 +186,16 @@ std::string RulesSay(const Report& report, Cause cause,
       std::ranges::count_if(report.skipped, [&](const SkippedRule& rule) {
         return LacksSizes(rule) && Speaks(rule.id, cause, true);
       });
-  std::string need = Count(unsized, "rule") +
-                     (unsized == 1 ? " needs" : " need") + " sizes of tensors";
+  std::string need = RulesNeed(unsized) + "sizes of tensors";
   const size_t looked = answer.looked.size();
   if (looked == 0 && unsized == 0) {
     const auto unseen =
         std::ranges::count_if(report.skipped, [&](const SkippedRule& rule) {
           return LacksEvents(rule) && Speaks(rule.id, cause, true);
         });
-    return unseen == 0
-               ? "no rule covers it"
-               : Count(unseen, "rule") + (unseen == 1 ? " needs" : " need") +
-                     " events that torch.profiler does not record";
+    return unseen == 0 ? "no rule covers it"
+                       : RulesNeed(unseen) +
+                             "events that torch.profiler does not record";
   }
   if (looked == 0) return need;
   std::string text = looked <= kNamesShown

@@ -103,7 +103,7 @@ const OverlapAdvice& AdviceFor(const AnalysisContext& m,
   std::map<const OverlapAdvice*, int64_t> exposed;
   for (size_t i = 0; i < m.collectives.size(); ++i) {
     const Collective& one = m.collectives[i];
-    if (one.step == kNoStep || (IsOfShards(one) && !hideable(one))) continue;
+    if (one.step == kNoStep || hideable.AtEdge(one)) continue;
     const OverlapAdvice* advice =
         late.members.contains(i) ? &kLateAdvice : &kGradientAdvice;
     switch (one.kind) {
@@ -211,7 +211,7 @@ Edit Overlapping(const AnalysisContext& m, const LateGradients& late,
   for (size_t i = 0; i < m.collectives.size(); ++i) {
     const Collective& one = m.collectives[i];
     if (one.kernel == kNone || one.step == kNoStep || needed[i] ||
-        late.members.contains(i) || (IsOfShards(one) && !hideable(one))) {
+        late.members.contains(i) || hideable.AtEdge(one)) {
       continue;
     }
     edit.overlapped.push_back(KernelOf(one));
@@ -249,7 +249,7 @@ Verdict CheckExposed(const AnalysisContext& m) {
   // Of shards before the first product of the step, and after the last.
   const double edges =
       TotalsOf(m.collectives, m.steps, [&](const Collective& one) {
-        return IsOfShards(one) && !hideable(one);
+        return hideable.AtEdge(one);
       }).exposed_ns;
   if (exposed - edges < kExposedShare * step) return Clean();
   const CollectiveTotals all = TotalsOf(m.collectives, m.steps, AnyCollective);

@@ -29,6 +29,7 @@ namespace {
 
 constexpr int64_t kStagedBytes = 64 << 10;
 constexpr int64_t kPageableBytes = 1 << 20;
+
 // The texts of CheckPageable() for one direction.
 struct PageableTexts {
   Direction direction;

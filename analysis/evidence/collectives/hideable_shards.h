@@ -22,6 +22,10 @@ class HideableShards {
   explicit HideableShards(const AnalysisContext& context);
   // True if `one` is of shards and some computing could run beside it.
   bool operator()(const Collective& one) const;
+  // True if `one` is of shards and nothing could run beside it.
+  bool AtEdge(const Collective& one) const {
+    return IsOfShards(one) && !(*this)(one);
+  }
 
  private:
   // By step: from the begin of the first product to the end of the last.

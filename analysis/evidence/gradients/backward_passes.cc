@@ -1,7 +1,6 @@
 #include "evidence/gradients/backward_passes.h"
 
 #include <set>
-#include <string_view>
 
 #include "ops/backward_nodes.h"
 #include "steps/steady_steps.h"
@@ -28,11 +27,7 @@ BackwardPasses FindBackwardPasses(const AnalysisContext& m) {
     if (m.tree.traits(row).accumulate_grad) {
       // AccumulateGrad inside another node, which may be of its own kind and
       // run a hook, shows a backward pass inside a backward node.
-      const bool has_range =
-          op.parent != kNone &&
-          trace.name(trace.ops()[op.parent].name).ends_with("AccumulateGrad");
-      const Op& own = has_range ? trace.ops()[op.parent] : op;
-      found.nested |= own.parent != kNone;
+      found.nested |= trace.ops()[EngineRangeOf(trace, row)].parent != kNone;
       found.threads |= thread != kNone && op.thread != thread;
       thread = op.thread;
       const TensorShape gradient = TensorArgument(trace, row, 0);

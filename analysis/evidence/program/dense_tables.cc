@@ -34,13 +34,6 @@ constexpr Layout kLayouts[] = {
     {"aten::_embedding_bag_dense_backward", 5, 6, 7, 3, 4}};
 constexpr size_t kTable = 0, kIndices = 1;
 
-std::string_view ConcreteArgument(const Trace& trace, RowId op, size_t index) {
-  const RowId inputs = trace.ops()[op].inputs;
-  if (inputs == kNone) return "";
-  const auto& arguments = trace.op_inputs()[inputs].arguments;
-  return index < arguments.size() ? trace.name(arguments[index].concrete) : "";
-}
-
 // Returns the op that made the autograd node around `op`; kNone if unknown.
 RowId ForwardOf(const Trace& trace, RowId op) {
   const RowId node = NodeAround(trace, op);
@@ -51,9 +44,8 @@ RowId ForwardOf(const Trace& trace, RowId op) {
 // and EmbeddingBag.cpp in ATen).
 bool HasNoSparseForm(const Trace& trace, RowId op, const Layout& layout) {
   const auto rules_out = [&](RowId row, size_t by_frequency, size_t mode) {
-    return row != kNone &&
-           (ConcreteArgument(trace, row, by_frequency) == "True" ||
-            ConcreteArgument(trace, row, mode) == "2");
+    return row != kNone && (TextArgument(trace, row, by_frequency) == "True" ||
+                            TextArgument(trace, row, mode) == "2");
   };
   return rules_out(op, layout.by_frequency, layout.mode) ||
          rules_out(ForwardOf(trace, op), layout.forward_by_frequency,
@@ -65,7 +57,7 @@ bool HasNoSparseForm(const Trace& trace, RowId op, const Layout& layout) {
 // the gradient's sizes, so the sizes come from the forward op.
 TensorShape TableOf(const Trace& trace, RowId op, const Layout& layout) {
   TensorShape table = TensorArgument(trace, op, 0);
-  const std::string_view rows = ConcreteArgument(trace, op, layout.rows);
+  const std::string_view rows = TextArgument(trace, op, layout.rows);
   int64_t count = 0;
   std::from_chars(rows.data(), rows.data() + rows.size(), count);
   if (count > 0 && table.dims.size() > 1) {

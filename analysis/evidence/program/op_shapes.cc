@@ -247,23 +247,23 @@ std::optional<int64_t> NumberIn(std::string_view text) {
   return value;
 }
 
+std::string_view TextArgument(const Trace& trace, RowId op, size_t index) {
+  const Argument* argument = ArgumentAt(trace, op, index);
+  return argument == nullptr ? "" : trace.name(argument->concrete);
+}
+
 std::optional<int64_t> NumberArgument(const Trace& trace, RowId op,
                                       size_t index) {
-  const Argument* argument = ArgumentAt(trace, op, index);
-  if (argument == nullptr) return {};
-  return NumberIn(trace.name(argument->concrete));
+  return NumberIn(TextArgument(trace, op, index));
 }
 
 bool FlagArgument(const Trace& trace, RowId op, size_t index) {
-  const Argument* argument = ArgumentAt(trace, op, index);
-  return argument != nullptr && trace.name(argument->concrete) == "True";
+  return TextArgument(trace, op, index) == "True";
 }
 
 std::vector<int64_t> ListArgument(const Trace& trace, RowId op, size_t index) {
   std::vector<int64_t> values;
-  const Argument* argument = ArgumentAt(trace, op, index);
-  if (argument == nullptr) return values;
-  std::string_view text = trace.name(argument->concrete);
+  std::string_view text = TextArgument(trace, op, index);
   if (!text.starts_with("[")) return values;
   while (!text.empty() && text.front() != ']') {
     text.remove_prefix(1);  // "[", "," or a blank

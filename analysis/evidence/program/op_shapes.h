@@ -46,6 +46,9 @@ inline bool TakesElements(const Trace& trace, RowId op, int64_t elements) {
 }
 // Returns the number in a text like "3"; nullopt if it is no whole number.
 std::optional<int64_t> NumberIn(std::string_view text);
+// Returns the text of the `index`-th argument as recorded, such as "True" or
+// "0.1"; "" if there is none.
+std::string_view TextArgument(const Trace& trace, RowId op, size_t index);
 // Returns the `index`-th argument as recorded; nullopt if it is no whole
 // number.
 std::optional<int64_t> NumberArgument(const Trace& trace, RowId op,

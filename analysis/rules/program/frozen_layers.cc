@@ -138,11 +138,7 @@ class FrozenLayers {
   }
   // True if an argument was recorded as 0, such as "0.".
   bool IsZero(RowId row, size_t argument) const {
-    const RowId inputs = m_.trace.ops()[row].inputs;
-    if (inputs == kNone) return false;
-    const auto& all = m_.trace.op_inputs()[inputs].arguments;
-    if (argument >= all.size()) return false;
-    const std::string_view text = m_.trace.name(all[argument].concrete);
+    const std::string_view text = TextArgument(m_.trace, row, argument);
     return !text.empty() &&
            text.find_first_not_of("0.") == std::string_view::npos;
   }

@@ -110,12 +110,6 @@ class Finder {
   std::string_view NameAt(size_t i) const {
     return PlainNameOf(trace_, ops_[i]);
   }
-  std::string_view Text(RowId row, size_t index) const {
-    const RowId inputs = trace_.ops()[row].inputs;
-    if (inputs == kNone) return "";
-    const std::vector<Argument>& list = trace_.op_inputs()[inputs].arguments;
-    return index < list.size() ? trace_.name(list[index].concrete) : "";
-  }
   bool IsOfIntegers(RowId row, size_t index) const {
     return trace_.name(TensorArgument(trace_, row, index).type) == "long int";
   }
@@ -124,11 +118,11 @@ class Finder {
     const RowId row = ops_[i];
     const std::string_view name = NameAt(i);
     if (name == "masked_fill") {
-      AddMasked(i, 0, Text(row, 2));
+      AddMasked(i, 0, TextArgument(trace_, row, 2));
     } else if (name == "where") {
       for (size_t labels : {1, 2}) {
         if (DimsOf(trace_, row, 3 - labels).empty()) {
-          AddMasked(i, labels, Text(row, 3 - labels));
+          AddMasked(i, labels, TextArgument(trace_, row, 3 - labels));
         }
       }
     } else if (name == "index_put") {
@@ -136,11 +130,11 @@ class Finder {
     } else if (name == "fill") {
       AddFilled(i);
     } else if (name == "full_like") {
-      AddMade(i, DimsOf(trace_, row, 0), Text(row, 1));
+      AddMade(i, DimsOf(trace_, row, 0), TextArgument(trace_, row, 1));
     } else if (name == "full") {
-      AddMade(i, ListArgument(trace_, row, 0), Text(row, 1));
+      AddMade(i, ListArgument(trace_, row, 0), TextArgument(trace_, row, 1));
     } else if (name == "new_full") {
-      AddMade(i, ListArgument(trace_, row, 1), Text(row, 2));
+      AddMade(i, ListArgument(trace_, row, 1), TextArgument(trace_, row, 2));
     }
   }
 
@@ -156,7 +150,7 @@ class Finder {
   void AddIndexed(size_t i) {
     for (RowId row : m_.tree.inside(ops_[i])) {
       if (PlainNameOf(trace_, row) == "masked_fill") {
-        return AddMasked(i, 0, Text(row, 2));
+        return AddMasked(i, 0, TextArgument(trace_, row, 2));
       }
     }
   }
@@ -184,7 +178,7 @@ class Finder {
     maskings_.push_back({.at = i,
                          .dims = std::move(dims),
                          .filled = ElementsIn(filled),
-                         .value = Text(ops_[i], 1),
+                         .value = TextArgument(trace_, ops_[i], 1),
                          .prompt = prompt});
   }
 

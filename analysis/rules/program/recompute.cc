@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <iterator>
 #include <map>
 #include <set>
 #include <string>
@@ -99,24 +100,23 @@ struct Recomputed {
 // these are not its products in the same order, or too few to tell.
 bool KeepsRepeated(const AnalysisContext& m, const std::vector<Token>& forward,
                    std::vector<RowId>& ops) {
-  std::set<Token> known(forward.begin(), forward.end());
-  double products = 0;
   std::vector<RowId> same;
-  for (RowId row : ops) {
-    const bool product = m.tree.traits(row).matmul;
-    products += product;
-    if (product && known.contains(TokenOf(m.trace.ops()[row]))) {
-      same.push_back(row);
-    }
-  }
+  std::ranges::copy_if(ops, std::back_inserter(same),
+                       [&](RowId row) { return m.tree.traits(row).matmul; });
+  const size_t products = same.size();
+  if (products < kLeastProducts) return false;
+  const std::set<Token> known(forward.begin(), forward.end());
+  const auto is_new = [&](RowId row) {
+    return !known.contains(TokenOf(m.trace.ops()[row]));
+  };
+  std::erase_if(same, is_new);
   if (same.size() < kLeastProducts ||
-      static_cast<double>(same.size()) < kSameProducts * products ||
+      static_cast<double>(same.size()) <
+          kSameProducts * static_cast<double>(products) ||
       !Repeats(m.trace, same, forward)) {
     return false;
   }
-  std::erase_if(ops, [&](RowId row) {
-    return !known.contains(TokenOf(m.trace.ops()[row]));
-  });
+  std::erase_if(ops, is_new);
   return true;
 }
 

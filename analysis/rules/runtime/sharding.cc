@@ -43,14 +43,17 @@ size_t StepsWith(const AnalysisContext& m,
       m.steps.steady, [&](size_t i) { return exposed[i] >= ns; }));
 }
 
+CollectiveTotals Gathers(const AnalysisContext& m, bool in_backward) {
+  return TotalsOf(m.collectives, m.steps, [&](const Collective& one) {
+    return one.kind == CollectiveKind::kAllGather &&
+           one.in_backward == in_backward;
+  });
+}
+
 // True if the whole model is one unit, so that no layer can compute before all
-// parameters are there.
-bool IsOneUnit(const AnalysisContext& m) {
-  const double gathers =
-      TotalsOf(m.collectives, m.steps, [](const Collective& one) {
-        return one.kind == CollectiveKind::kAllGather && !one.in_backward;
-      }).count;
-  return gathers > 0 && gathers < kLeastUnits &&
+// parameters are there. `forward`: the gathers of the forward pass.
+bool IsOneUnit(const AnalysisContext& m, const CollectiveTotals& forward) {
+  return forward.count > 0 && forward.count < kLeastUnits &&
          std::ranges::all_of(m.collectives, [](const Collective& one) {
            return !IsOfShards(one) || one.exposed_ns > 0;
          });
@@ -62,7 +65,8 @@ Verdict CheckSharding(const AnalysisContext& m) {
   const CollectiveTotals all = TotalsOf(m.collectives, m.steps, IsOfShards);
   const double limit = kExposedShare * m.step_ns();
   if (all.exposed_ns < limit) return Clean();
-  const bool one_unit = IsOneUnit(m);
+  const CollectiveTotals forward = Gathers(m, /*in_backward=*/false);
+  const bool one_unit = IsOneUnit(m, forward);
   // The collectives of a single unit would have others beside them if it were
   // divided.
   const HideableShards hideable(m);
@@ -78,13 +82,7 @@ Verdict CheckSharding(const AnalysisContext& m) {
       !ShardsParameters(m.trace)) {
     return Clean();
   }
-  const auto gathers = [&](bool in_backward) {
-    return TotalsOf(m.collectives, m.steps, [&](const Collective& one) {
-      return one.kind == CollectiveKind::kAllGather &&
-             one.in_backward == in_backward;
-    });
-  };
-  const CollectiveTotals forward = gathers(false), backward = gathers(true);
+  const CollectiveTotals backward = Gathers(m, /*in_backward=*/true);
   const double count = forward.count + backward.count;
   Finding finding;
   finding.confidence = Confidence::kStrong;
