@@ -20,6 +20,10 @@ class CpuText {
     Line("op", now_us_, now_us_ + us, rest);
     now_us_ += us + gap_us;
   }
+  // Adds an op that starts together with the next one, which is around it.
+  void Inside(const std::string& rest, int64_t us) {
+    Line("op", now_us_, now_us_ + us, rest);
+  }
   // Adds an op around one other op, which starts at the same time.
   void Nested(const std::string& outer, int64_t outer_us,
               const std::string& inner, int64_t inner_us) {

@@ -2,49 +2,8 @@
 #include "support/compute_text.h"
 #include "support/cpu_text.h"
 
-namespace stepscope::sorting_test {
+namespace stepscope::index_gradients_test {
 namespace {
-
-constexpr const char* kRule = "double-argsort";
-constexpr const char* kScores = "inputs=(float[96,1500]) aten::argsort";
-constexpr const char* kOrder = "inputs=(long int[96,1500]) aten::argsort";
-
-// Steps of 10 ms, in which each of `ops` takes 1 ms.
-Report Of(const std::vector<std::string>& ops) {
-  CpuText text;
-  for (int step = 0; step < 4; ++step) {
-    for (const std::string& op : ops) text.Op(op, 1'000);
-    text.Op("aten::mm", 10'000 - 1'000 * static_cast<int64_t>(ops.size()));
-    text.EndStep();
-  }
-  return text.Analyzed();
-}
-
-TEST(DoubleArgsortTest, AdvisesToCountForTheRankOfOneElement) {
-  const Report report =
-      Of({kScores, kOrder,
-          "inputs=(long int[96,1500],Scalar=\"1\",long int[96,1]) "
-          "aten::gather"});
-  const Finding* finding = Find(report, kRule);
-  ASSERT_NE(finding, nullptr);
-  EXPECT_NEAR(finding->gain.expected_ms, 2, 0.01);
-  EXPECT_NE(finding->fix_python.find("sum(1)"), std::string::npos);
-}
-
-TEST(DoubleArgsortTest, AdvisesToInvertTheOrderForAllRanks) {
-  const Report report = Of({kScores, kOrder});
-  const Finding* finding = Find(report, kRule);
-  ASSERT_NE(finding, nullptr);
-  EXPECT_NEAR(finding->gain.expected_ms, 1, 0.01);
-  EXPECT_NE(finding->fix_python.find("scatter_"), std::string::npos);
-}
-
-TEST(DoubleArgsortTest, IgnoresOneSortAndTwoSortsOfScores) {
-  EXPECT_TRUE(IsClean(Of({kScores}), kRule));
-  EXPECT_TRUE(IsClean(Of({kScores, kScores}), kRule));
-  EXPECT_TRUE(IsClean(
-      Of({kScores, "inputs=(long int[96,1500]) aten::eq", kOrder}), kRule));
-}
 
 // Steps with 5 ms of products on a GPU and, for each of `rows`, 3 ms for the
 // gradient of x[index], or for the program's own op `own`.
@@ -121,5 +80,46 @@ TEST(SortedIndexGradientTest, StaysSilentAboutOtherKernels) {
                       "sorted-index-gradient"));
 }
 
+// Steps of 40 ms with x[index], whose forward pass takes 2 ms, and its
+// backward pass `put_us`. The op `inside` is called inside `_index_put_impl_`.
+Report OnCpu(int64_t put_us, const std::string& inside = "") {
+  CpuText text;
+  for (int step = 0; step < 4; ++step) {
+    const std::string link = "sequence=" + std::to_string(step);
+    text.Op(link + " inputs=(float[4000,64],GenericList) aten::index", 2'000);
+    text.Op("aten::mm", 38'000 - put_us);
+    text.Inside("aten::_index_put_impl_", put_us);
+    if (!inside.empty()) text.Inside(inside, 100);
+    text.Op("kind=backward " + link + " IndexBackward0", put_us + 10);
+    text.EndStep();
+  }
+  return text.Analyzed();
+}
+
+TEST(AtomicIndexGradientTest, LeavesWhatIndexSelectTakes) {
+  const Report report = OnCpu(12'000);
+  const Finding* finding = Find(report, "atomic-index-gradient");
+  ASSERT_NE(finding, nullptr);
+  // Half of the forward pass in backward, a quarter of it in forward.
+  EXPECT_NEAR(finding->gain.expected_ms, 12 - 1 + 1.5, 0.01);
+  EXPECT_EQ(finding->gain_kind, GainKind::kBound);
+  EXPECT_NE(finding->evidence.find("12.0 ms per step, 6 times as long"),
+            std::string::npos)
+      << finding->evidence;
+}
+
+// On one thread, nothing is atomic, and the backward pass takes at most 1.7
+// times as long as the forward pass.
+TEST(AtomicIndexGradientTest, IgnoresBackwardPassesOfOneThread) {
+  EXPECT_TRUE(IsClean(OnCpu(3'400), "atomic-index-gradient"));
+}
+
+TEST(AtomicIndexGradientTest, LeavesMasksOfElementsToBooleanMask) {
+  EXPECT_TRUE(IsClean(OnCpu(12'000, "inputs=(bool[4000,64]) aten::nonzero"),
+                      "atomic-index-gradient"));
+  EXPECT_FALSE(IsClean(OnCpu(12'000, "inputs=(bool[4000]) aten::nonzero"),
+                       "atomic-index-gradient"));
+}
+
 }  // namespace
-}  // namespace stepscope::sorting_test
+}  // namespace stepscope::index_gradients_test

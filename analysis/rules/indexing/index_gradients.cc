@@ -1,8 +1,8 @@
-// Are all elements sorted twice to rank them? Is an index sorted, in the
-// backward pass of x[index] or by index_put? Sources: the second argsort of a
-// permutation computes its inverse, which a scatter writes in one pass; the
-// rank of one element is the number of larger elements. PyTorch's Indexing.cu:
-// with accumulate=True, index_put sorts its indices.
+// Does summing rows by index cost more than it needs, in the backward pass of
+// x[index] or by index_put? Sources: PyTorch's Indexing.cu, where index_put
+// with accumulate=True sorts its indices, and IndexKernel.cpp, where several
+// threads add each element with an atomic operation. The backward pass of
+// index_select does neither.
 #include <algorithm>
 #include <cstddef>
 #include <map>
@@ -20,110 +20,12 @@
 #include "evidence/program/shortened_ops.h"
 #include "ops/contains.h"
 #include "ops/op_arguments.h"
-#include "steps/forward_steps.h"
 #include "steps/steady_steps.h"
 #include "words/quantities.h"
 
 namespace stepscope {
-namespace sorting_rules {
+namespace index_gradients_rules {
 namespace {
-
-constexpr char kChange[] = "ranks without a second sort";
-
-// x.argsort().argsort(), in one step.
-struct Ranking {
-  size_t step = 0;
-  RowId first = kNone, second = kNone;
-  bool few = false;  // a gather uses only a few of the ranks
-};
-
-bool IsSort(std::string_view name) {
-  return IsAnyOf(name, {"argsort", "sort", "msort"});
-}
-
-// True if the next op that takes the ranks gathers less than half of them.
-bool TakesFew(const AnalysisContext& m, const ForwardStep& step, size_t i,
-              const Dims& ranks) {
-  for (++i; i < step.ops.size(); ++i) {
-    const RowId row = step.ops[i];
-    if (!TakesDims(m.trace, row, ranks)) continue;
-    return PlainNameOf(m.trace, row) == "gather" &&
-           2 * ElementsIn(DimsOf(m.trace, row, 2)) < ElementsIn(ranks);
-  }
-  return false;
-}
-
-std::vector<Ranking> FindRankings(const AnalysisContext& m) {
-  std::vector<Ranking> found;
-  for (const ForwardStep& step : m.forward) {
-    RowId last = kNone;  // last sort, if no op took or made such a tensor since
-    for (size_t i = 0; i < step.ops.size(); ++i) {
-      const RowId row = step.ops[i];
-      if (m.tree.traits(row).bookkeeping) continue;
-      const Dims& dims = DimsOf(m.trace, row, 0);
-      const bool sorts = IsSort(PlainNameOf(m.trace, row));
-      if (sorts && last != kNone && dims == DimsOf(m.trace, last, 0) &&
-          // argsort makes integers. A second sort of real numbers sorts
-          // something else.
-          IsAnyOf(m.trace.name(TensorArgument(m.trace, row, 0).type),
-                  {"long int", "int"})) {
-        found.push_back({step.step, last, row, TakesFew(m, step, i, dims)});
-        last = kNone;
-      } else if (sorts) {
-        last = row;
-      } else if (last != kNone &&
-                 TakesDims(m.trace, row, DimsOf(m.trace, last, 0))) {
-        last = kNone;
-      }
-    }
-  }
-  return found;
-}
-
-Verdict CheckDoubleArgsort(const AnalysisContext& m) {
-  if (m.steps.thread == kNone) return Clean();
-  const std::vector<Ranking> found = FindRankings(m);
-  if (!RecursInMostSteps(m.steps, found)) return Clean();
-  std::vector<ShortenedOp> ops;
-  for (const Ranking& one : found) {
-    ops.push_back({one.second, 0});
-    // A few ranks can be found by counting larger elements, without any sort.
-    if (one.few) ops.push_back({one.first, 0});
-  }
-  const ShortenedOps all = ShortenOps(m, std::move(ops), kChange);
-  const Ranking& one = found.front();
-  const Dims& dims = DimsOf(m.trace, one.first, 0);
-  Finding finding =
-      FindingAbout(m, one.first, one.second, "sorting, and sorting the order");
-  finding.evidence =
-      std::string(m.trace.name(m.trace.ops()[one.second].name)) +
-      " sorts the order returned by " +
-      std::string(m.trace.name(m.trace.ops()[one.first].name)) + " for " +
-      InBrackets(dims) +
-      ", which gives the rank of each "
-      "element" +
-      (one.few ? ", and a gather takes a few of these ranks. Both sorts take "
-               : ". The second sort takes ") +
-      Milliseconds(all.ns * 1e-6) + " per step.";
-  finding.assumption = "at best: ranks take no time without it";
-  if (one.few) {
-    finding.fix_python =
-        "count the larger elements: rank = (scores > scores.gather(1, "
-        "index)).sum(1)";
-    finding.fix_cpp =
-        "count the larger elements: (scores > scores.gather(1, "
-        "index)).sum(1)";
-  } else {
-    finding.fix_python =
-        "invert the order: ranks = torch.empty_like(order).scatter_(1, order, "
-        "torch.arange(n).expand_as(order))";
-    finding.fix_cpp =
-        "invert the order: torch::empty_like(order).scatter_(1, order, "
-        "torch::arange(n).expand_as(order))";
-  }
-  finding.wrong_if = "the second sort is of other numbers of the same sizes";
-  return FireBound(std::move(finding), all.saved_ns);
-}
 
 // --- sorted-index-gradient
 
@@ -265,7 +167,117 @@ Verdict CheckSortedIndexGradient(const AnalysisContext& m) {
   return FireForKernels(m, std::move(finding), std::move(edit), saved);
 }
 
+// --- atomic-index-gradient
+
+// Measured with torch 2.11 on one and two cores, for rows of 1 to 256 float32
+// elements: on one thread, the backward pass of x[index] takes 1.0 to 1.7 times
+// as long as the forward pass; on two, 3.2 to 14 times. That of index_select
+// takes 0.5 to 1.7 times as long as the forward pass of x[index], and its own
+// forward pass a quarter to nine tenths.
+constexpr double kAtomic = 2;
+constexpr double kLeftOfBackward = 0.5;
+constexpr double kLeftOfForward = 0.25;
+constexpr char kChange[] = "index_select in place of x[index]";
+
+// The backward pass of one x[index].
+struct IndexGradient {
+  RowId put = kNone;
+  RowId forward = kNone;
+  double ns = 0, forward_ns = 0;
+};
+
+// True if `put` takes a mask with a value per element, of which boolean-mask
+// tells. Where sizes are unknown, each mask counts.
+bool TakesMaskOfElements(const AnalysisContext& m, RowId put) {
+  return std::ranges::any_of(m.tree.inside(put), [&](RowId inner) {
+    return PlainNameOf(m.trace, inner) == "nonzero" &&
+           DimsOf(m.trace, inner, 0).size() != 1;
+  });
+}
+
+std::vector<IndexGradient> FindIndexGradients(const AnalysisContext& m) {
+  std::vector<IndexGradient> found;
+  const std::span<const Op> ops = m.trace.ops();
+  for (RowId row = 0; row < ops.size(); ++row) {
+    const Op& put = ops[row];
+    if (!InSteadyStep(m.steps, put.begin_ns) ||
+        IndexPutAround(m.trace, row) != row) {
+      continue;
+    }
+    const RowId node = NodeAround(m.trace, row);
+    const RowId forward = node == kNone ? kNone : ops[node].forward;
+    if (forward == kNone || TakesMaskOfElements(m, row)) continue;
+    found.push_back({.put = row,
+                     .forward = forward,
+                     .ns = static_cast<double>(put.end_ns - put.begin_ns),
+                     .forward_ns = static_cast<double>(ops[forward].end_ns -
+                                                       ops[forward].begin_ns)});
+  }
+  return found;
+}
+
+Verdict CheckAtomicIndexGradient(const AnalysisContext& m) {
+  const std::vector<IndexGradient> found = FindIndexGradients(m);
+  if (found.empty()) return Clean();
+  double ns = 0, forward_ns = 0;
+  std::vector<ShortenedOp> ops;
+  for (const IndexGradient& one : found) {
+    ns += one.ns;
+    forward_ns += one.forward_ns;
+    ops.push_back(
+        {one.put, std::min(1.0, kLeftOfBackward * one.forward_ns / one.ns)});
+    ops.push_back({one.forward, kLeftOfForward});
+  }
+  const auto steps = static_cast<double>(m.steps.steady.size());
+  if (ns < kAtomic * forward_ns ||
+      (ns - forward_ns) / steps * 1e-6 < MinReportableGainMs(m)) {
+    return Clean();
+  }
+  const IndexGradient& longest =
+      *std::ranges::max_element(found, {}, &IndexGradient::ns);
+  Finding finding = FindingAbout(m, longest.forward, longest.forward,
+                                 OpWithShapes(m.trace, longest.forward));
+  finding.evidence =
+      "The backward pass of x[index], " +
+      MeanCount(static_cast<double>(found.size()) / steps, "time") +
+      " per step, adds each element with an atomic operation, because several "
+      "threads share the work. This takes " +
+      Milliseconds(ns / steps * 1e-6) + " per step, " + Times(ns / forward_ns) +
+      " times as long as the forward pass.";
+  finding.assumption =
+      "at best: index_select's backward pass takes half as long as the forward "
+      "pass of x[index] does now, and its own forward pass a quarter";
+  finding.fix_python =
+      "x.index_select(0, index) in place of x[index]: its backward pass adds "
+      "whole rows; for x[i, j], x.flatten(0, 1).index_select(0, i * n + j) "
+      "with "
+      "n = x.size(1)";
+  finding.fix_cpp =
+      "x.index_select(0, index) in place of x.index({index}); for two indices, "
+      "x.flatten(0, 1).index_select(0, i * n + j) with n = x.size(1)";
+  finding.wrong_if = "indices may be negative, which index_select refuses";
+  return FireBound(std::move(finding),
+                   ShortenOps(m, std::move(ops), kChange).saved_ns);
+}
+
 constexpr Rule kRules[] = {
+    {.id = "atomic-index-gradient",
+     .question = "Does the backward pass of x[index] add single elements with "
+                 "atomic operations?",
+     .runs = Runs::kCpuOnly,
+     .needs = {Kind::kOp},
+     .causes = {Cause::kCompute},
+     .check = &CheckAtomicIndexGradient,
+     .reference = "PyTorch documentation, torch.index_select: "
+                  "https://docs.pytorch.org/docs/stable/generated/"
+                  "torch.index_select.html",
+     .detect = "aten::_index_put_impl_, in the nodes of x[index], takes twice "
+               "as long as the forward ops, and longer than they do by 1 % of "
+               "the step",
+     .avoid = "the index is a mask with a value per element; on one thread it "
+              "takes at most 1.7 times as long",
+     .fix_cpp = "index_select in place of index",
+     .fix_python = "index_select in place of x[index]"},
     {.id = "sorted-index-gradient",
      .question = "Is an index sorted, in the backward pass of x[index] or by "
                  "index_put?",
@@ -290,27 +302,12 @@ constexpr Rule kRules[] = {
                 "index_put_",
      .fix_python = "index_select in place of x[index], index_add_ in place of "
                    "index_put_",
-     .change = "indices that are not sorted"},
-    {.id = "double-argsort",
-     .question = "Are all elements sorted twice to rank them?",
-     .needs = {Kind::kOp, Kind::kOpShapes},
-     .causes = {Cause::kCompute},
-     .check = &CheckDoubleArgsort,
-     .reference = "PyTorch documentation, torch.argsort: "
-                  "https://docs.pytorch.org/docs/stable/generated/"
-                  "torch.argsort.html",
-     .detect =
-         "in two thirds of the steps, a sort is followed by one of "
-         "integers of the same sizes, and no other op takes such a tensor "
-         "in between; the second, and the first if a gather takes less "
-         "than half of the ranks, is 1 % of the step",
-     .avoid = "another op takes the order in between",
-     .fix_cpp = "(scores > scores.gather(1, index)).sum(1), or scatter_",
-     .fix_python = "(scores > scores.gather(1, index)).sum(1), or scatter_"}};
+     .change = "indices that are not sorted"}};
 
 }  // namespace
-}  // namespace sorting_rules
+}  // namespace index_gradients_rules
 
-extern const std::span<const Rule> kSorting = sorting_rules::kRules;
+extern const std::span<const Rule> kIndexGradients =
+    index_gradients_rules::kRules;
 
 }  // namespace stepscope
