@@ -126,19 +126,18 @@ void XSpaceRowReader::AddHostPlane(const XPlaneReader& plane) {
 void XSpaceRowReader::AddDevicePlane(const XPlaneReader& plane,
                                      int32_t device) {
   XLineField line;
-  // All devices show the same steps, so the first one is enough.
-  const bool wants_steps = device_steps_.empty();
+  DeviceSteps& shown = device_steps_.emplace_back();
   for (size_t i = 0; i < plane.line_count(); ++i) {
     if (!plane.ReadLine(i, &line)) ++counts_.damaged_lines;
-    if (line.id == kFirstDerivedId && wants_steps) {
+    if (line.id == kFirstDerivedId) {
       ForEachEvent(plane, line, [&](const XEventField& event) {
         int64_t number = -1;
         std::from_chars(event.name.data(),
                         event.name.data() + event.name.size(), number);
         if (number >= 0) {
-          device_steps_.push_back({.begin_ns = event.begin_ns,
-                                   .end_ns = event.end_ns,
-                                   .number = number});
+          shown.steps.push_back({.begin_ns = event.begin_ns,
+                                 .end_ns = event.end_ns,
+                                 .number = number});
         }
       });
     }
@@ -151,6 +150,7 @@ void XSpaceRowReader::AddDevicePlane(const XPlaneReader& plane,
       work.end_ns = event.end_ns;
       work.correlation = event.integer("correlation_id").value_or(-1);
       work.context = ReadContext(event.text("context_id"));
+      shown.busy_ns += work.end_ns - work.begin_ns;
       ++counts_.rows;
       AddDeviceEvent(event, work);
     });
@@ -193,10 +193,15 @@ void XSpaceRowReader::Finish() {
     builder_.Add(row);
   }
   memsets_.clear();
-  if ((seen_ & Bit(Kind::kStep)) == 0 && !device_steps_.empty()) {
-    for (const Step& step : device_steps_) builder_.Add(step);
-    seen_ |= Bit(Kind::kStep);
-  }
+  if ((seen_ & Bit(Kind::kStep)) != 0) return;
+  // The busiest device is the one that the analysis looks at.
+  std::erase_if(device_steps_,
+                [](const DeviceSteps& one) { return one.steps.empty(); });
+  const auto busiest =
+      std::ranges::max_element(device_steps_, {}, &DeviceSteps::busy_ns);
+  if (busiest == device_steps_.end()) return;
+  for (const Step& step : busiest->steps) builder_.Add(step);
+  seen_ |= Bit(Kind::kStep);
 }
 
 // A foreign file does not list the kinds that it recorded. They are taken to be

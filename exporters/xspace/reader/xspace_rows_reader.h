@@ -69,7 +69,13 @@ class XSpaceRowReader {
   std::unordered_map<int64_t, RowId> threads_;
   std::set<std::string, std::less<>> module_names_;
   std::set<std::string, std::less<>> phase_names_;
-  std::vector<Step> device_steps_;  // from the first device that has them
+  // Steps as a device shows them, and the time of its activities. Foreign files
+  // may show other steps on each device.
+  struct DeviceSteps {
+    std::vector<Step> steps = {};
+    int64_t busy_ns = 0;
+  };
+  std::vector<DeviceSteps> device_steps_;
   std::vector<std::pair<Memset, uint64_t>> memsets_;  // with their flow
   std::unordered_map<uint64_t, int64_t> correlation_of_flow_;
   uint64_t seen_ = 0;  // bit per Kind
