@@ -153,8 +153,11 @@ class HostViews {
              trace_.ops()[it->op].begin_ns == it->begin_ns;
     }
     part_of_span[Cause::kUnknown] += left;
-    MoveToProfiler(ops * cost_.op_ns + CallsIn(thread, span) * cost_.call_ns,
-                   part_of_span);
+    double ns = ops * cost_.op_ns + CallsIn(thread, span) * cost_.call_ns;
+    if (cost_.frame_ns > 0) {
+      ns += FramesIn(trace_, thread, span) * cost_.frame_ns;
+    }
+    MoveToProfiler(ns, part_of_span);
     for (size_t i = 0; i < kCauses; ++i) {
       const auto cause = static_cast<Cause>(i);
       split[cause] += part_of_span[cause];

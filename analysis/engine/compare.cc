@@ -14,6 +14,7 @@
 #include "engine/edit_settings.h"
 #include "engine/report_of.h"
 #include "engine/sizing.h"
+#include "evidence/host_copies.h"
 #include "evidence/optimizer_work.h"
 #include "ops/op_arguments.h"
 #include "replay/model/loader.h"
@@ -193,9 +194,20 @@ bool WasNotFollowed(const Edit& advised, const Edit& settings,
   return unchanged;
 }
 
+double UploadedBytes(const AnalysisContext& context) {
+  return SumHostCopies(context, FindHostCopies(context, Direction::kToDevice),
+                       [](const HostCopy&) { return true; })
+      .bytes;
+}
+
 // True if the second run still has what the finding is about, although another
 // change has left too little to gain from it.
-bool IsUnchanged(const std::string& id, const AnalysisContext& after) {
+bool IsUnchanged(const std::string& id, const AnalysisContext& before,
+                 const AnalysisContext& after, double batch_scale) {
+  // As bytes, images have a quarter of the size or less.
+  if (id == "h2d-fp32-input") {
+    return UploadedBytes(after) * batch_scale > UploadedBytes(before) / 2;
+  }
   if (id == "unfused-optimizer") return !MeasureOptimizer(after).grouped;
   if (id == "foreach-not-fused") return !MeasureOptimizer(after).fused;
   return false;
@@ -243,7 +255,7 @@ void Predict(const AnalysisContext& before, const AnalysisContext& after,
              Comparison& comparison) {
   const Edit settings = SettingsThatDiffer(before, after, batch_ratio);
   const auto is_unchanged = [&](const std::string& id) {
-    return IsUnchanged(id, after);
+    return IsUnchanged(id, before, after, comparison.batch_scale);
   };
   if (before.has_gpu) {
     std::erase_if(comparison.resolved_findings, is_unchanged);

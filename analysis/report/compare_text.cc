@@ -109,7 +109,7 @@ void AppendMarkdownTable(const char* title,
 // Calls add(title, rows, causes) for each table.
 template <typename Add>
 void ForEachTable(const Comparison& c, const Add& add) {
-  add("ms per step, by cause", Normalised(c.causes, c.batch_scale), true);
+  add("mean ms per step, by cause", Normalised(c.causes, c.batch_scale), true);
   add("by op (self time)", Normalised(c.ops, c.batch_scale), false);
   add("by kernel and copy", Normalised(c.kernels, c.batch_scale), false);
   add("by module (self time)", Normalised(c.modules, c.batch_scale), false);

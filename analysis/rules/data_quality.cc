@@ -27,6 +27,9 @@ constexpr double kDistortedByEstimate = 0.10;
 constexpr double kDistorted = 0.05, kVeryDistorted = 0.15;
 constexpr size_t kWaitsToLeaveOneOut = 4;
 constexpr double kOverheadOffline = 0.03;
+// One-off work is warned of from this share of a lone step on, as it is from
+// this share of what makes one step longer than the others (steps.cc).
+constexpr double kOneOffShare = 0.3;
 // The most that recording an event costs, with shapes, memory and stacks on. On
 // a shared machine, steps may differ by far more for other reasons.
 constexpr double kMostNsPerEvent = 3'000;
@@ -299,8 +302,27 @@ Verdict CheckObserverEffect(const AnalysisContext& m) {
   return Fire(std::move(finding));
 }
 
+// True if there is only one step, which no other shows to be slow, and much of
+// it happens once.
+bool IsOnlyWarmUp(const AnalysisContext& m) {
+  if (m.steps.windows.size() != 1) return false;
+  const StepWindow& step = m.steps.windows.front();
+  return static_cast<double>(step.one_off_ns) >=
+         kOneOffShare * static_cast<double>(step.tiled.length());
+}
+
 Verdict CheckWarmup(const AnalysisContext& m) {
   Finding finding = StatusFinding(FindingStatus::kWarning, Confidence::kStrong);
+  finding.fix_cpp = "use a schedule with warmup >= 3";
+  finding.fix_python = "use schedule(warmup=3, ...)";
+  if (IsOnlyWarmUp(m)) {
+    const double ns = static_cast<double>(m.steps.windows.front().one_off_ns);
+    finding.evidence = "The only step spends " + Milliseconds(ns * 1e-6) +
+                       " of its " + Milliseconds(m.stats.mean_ms) +
+                       " on what happens once: loading kernels, compiling or "
+                       "first allocations. It does not show a usual step.";
+    return Fire(std::move(finding));
+  }
   std::string steps;
   double total = 0;
   for (const StepWindow& step : m.steps.windows) {
@@ -324,8 +346,6 @@ Verdict CheckWarmup(const AnalysisContext& m) {
       Milliseconds(m.stats.mean_ms) + " without " + them + " and " +
       Milliseconds(total * 1e-6 / m.steps.windows.size()) + " with " + them +
       "; the report leaves " + them + " out.";
-  finding.fix_cpp = "use a schedule with warmup >= 3";
-  finding.fix_python = "use schedule(warmup=3, ...)";
   return Fire(std::move(finding));
 }
 
@@ -378,7 +398,9 @@ constexpr Rule kRules[] = {
      .reference = "PyTorch Performance Features and How They Interact: first "
                   "runs",
      .detect = "a step takes 1.2 times the median of the others, and loading, "
-               "compiling or first allocations explain 30 % of the excess",
+               "compiling or first allocations explain 30 % of the excess; or "
+               "they are 30 % of the only step. The first launch of a kernel "
+               "counts as loading if it takes 1 ms beside an idle GPU",
      .avoid = "nothing explains why the step is slow: it counts as an outlier",
      .fix_cpp = "use a schedule with 3 warm-up steps or more",
      .fix_python = "use schedule(wait=3, warmup=3, active=3)"}};

@@ -257,9 +257,15 @@ std::string EvidenceOf(const AnalysisContext& m, const Launching& launching) {
       Milliseconds(launching.host_ns * 1e-6) +
       " in code between them, not counting pauses of more than 50 us.";
   if (launching.starting_ns < launching.idle_ns()) {
-    text += " At 30 us each, starting these takes at most " +
-            Milliseconds(launching.starting_ns * 1e-6) +
-            "; the rest is the program's own code.";
+    text +=
+        m.has_gpu
+            ? " Of that code, 30 us per launch count as launching, " +
+                  Milliseconds((launching.starting_ns - launching.dispatch_ns) *
+                               1e-6) +
+                  " in all"
+            : " At 30 us each, starting these takes at most " +
+                  Milliseconds(launching.starting_ns * 1e-6);
+    text += "; the rest is the program's own code.";
   }
   if (launching.latency_ns >= kShare * launching.own_ns()) {
     text += " Another " + Milliseconds(launching.latency_ns * 1e-6) +

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <set>
 #include <string_view>
 #include <utility>
 
@@ -19,6 +20,9 @@ namespace {
 // variation of steady steps (a few per cent).
 constexpr double kSlowTimes = 1.2;
 constexpr double kMinExplainedFrac = 0.3;
+// A launch takes 5 to 50 us, and loading a kernel milliseconds (CUDA C++
+// Programming Guide, "Lazy Loading").
+constexpr int64_t kLoadingNs = 1'000'000;
 // An outlier takes more than 1.5 times the median and is also more than 3.5
 // robust standard deviations above it. 3.5 is the usual bound for median
 // absolute
@@ -129,6 +133,25 @@ bool IsOneOff(std::string_view name) {
   return false;
 }
 
+// The first launches of kernels, if they take long although the device has
+// nothing to do, so that the queue cannot be full. The driver then loads the
+// kernel, of which not every driver writes an event.
+std::vector<Span> FirstLaunches(const Trace& trace) {
+  std::vector<Span> found;
+  std::set<NameId> seen;
+  // Kernels are in the order of their starts.
+  int64_t busy_until_ns = INT64_MIN;
+  for (const Kernel& kernel : trace.kernels()) {
+    const int64_t free_ns = busy_until_ns;
+    busy_until_ns = std::max(busy_until_ns, kernel.end_ns);
+    if (!seen.insert(kernel.name).second || kernel.call == kNone) continue;
+    const RuntimeCall& call = trace.runtime_calls()[kernel.call];
+    const Span idle{std::max(call.begin_ns, free_ns), call.end_ns};
+    if (idle.length() >= kLoadingNs) found.push_back(idle);
+  }
+  return found;
+}
+
 void MeasureOneOffs(const Trace& trace, std::vector<StepWindow>& windows) {
   const std::vector<Span> spans = OneOffSpans(trace);
   for (StepWindow& window : windows) {
@@ -235,7 +258,7 @@ void ClassifySteps(const Trace& trace, Steps& steps) {
 }  // namespace
 
 std::vector<Span> OneOffSpans(const Trace& trace) {
-  std::vector<Span> spans;
+  std::vector<Span> spans = FirstLaunches(trace);
   ByName is_one_off(trace, &IsOneOff);
   for (const Overhead& row : trace.overheads()) {
     if (is_one_off(row.name)) {

@@ -152,4 +152,15 @@ RecorderCost CostOfRecording(const Trace& trace, const OpTree& tree,
           .estimated = true};
 }
 
+double FramesIn(const Trace& trace, RowId thread, Span window) {
+  const std::span<const PythonFrame> frames = trace.python_frames();
+  double count = 0;
+  for (auto it = std::ranges::lower_bound(frames, window.begin_ns, {},
+                                          &PythonFrame::begin_ns);
+       it != frames.end() && it->begin_ns < window.end_ns; ++it) {
+    count += it->thread == thread;
+  }
+  return count;
+}
+
 }  // namespace stepscope

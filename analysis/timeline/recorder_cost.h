@@ -4,6 +4,7 @@
 
 #include <stepscope/trace.h>
 
+#include "ops/intervals.h"
 #include "ops/op_traits.h"
 #include "steps/steps.h"
 
@@ -30,5 +31,8 @@ struct RecorderCost {
 // operators are too far apart.
 RecorderCost CostOfRecording(const Trace& trace, const OpTree& tree,
                              const Steps& steps = {});
+
+// The number of Python frames of `thread` that begin in `window`.
+double FramesIn(const Trace& trace, RowId thread, Span window);
 
 }  // namespace stepscope

@@ -102,18 +102,6 @@ PhaseSpans Inferred(const Trace& trace, const OpTree& tree,
   return spans;
 }
 
-// The Python frames of `thread` that begin in `window`.
-double FramesIn(const Trace& trace, RowId thread, Span window) {
-  const std::span<const PythonFrame> frames = trace.python_frames();
-  double count = 0;
-  for (auto it = std::ranges::lower_bound(frames, window.begin_ns, {},
-                                          &PythonFrame::begin_ns);
-       it != frames.end() && it->begin_ns < window.end_ns; ++it) {
-    count += it->thread == thread;
-  }
-  return count;
-}
-
 // Moves the cost of recording, `ns`, from the causes in `from` to the profiler.
 // Takes all it can from one cause before it goes on to the next.
 void MoveToProfiler(double ns, std::initializer_list<Cause> from,

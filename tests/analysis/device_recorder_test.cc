@@ -10,6 +10,7 @@
 #include "replay/gpu/record_program.h"
 #include "support/gpu_loop.h"
 #include "support/gpu_text.h"
+#include "support/trace_text.h"
 #include "words/labels.h"
 
 namespace stepscope::device_recorder_test {
@@ -128,6 +129,35 @@ TEST(DeviceRecorderTest, GainsReferToTheStepWithoutIt) {
         << finding.id;
   }
   EXPECT_GT(predicted, 0);
+}
+
+// Each step calls 1000 functions, 1 us apart, before it launches a kernel.
+TEST(DeviceRecorderTest, FramesTakeTimeFromTheCodeBetweenOps) {
+  std::string text =
+      "run producer=torch.profiler\nop 1..7 thread=0 aten::view\n"
+      "python_frame 0..30000000 thread=0 train.py(1): main\n";
+  const auto line = [&](const std::string& kind, int64_t begin_us,
+                        int64_t end_us, const std::string& rest) {
+    text += kind + " " + std::to_string(begin_us) + "000.." +
+            std::to_string(end_us) + "000 " + rest + "\n";
+  };
+  for (int64_t step = 0; step < 5; ++step) {
+    const int64_t us = 5'000 * step;
+    const std::string correlation = " correlation=" + std::to_string(step + 1);
+    line("step", us, us + 5'000, "thread=0 number=" + std::to_string(step));
+    for (int64_t i = 0; i < 1'000; ++i) {
+      line("python_frame", us + 3 * i, us + 3 * i + 2,
+           "thread=0 train.py(3): f");
+    }
+    line("runtime_call", us + 3'000, us + 3'010,
+         "thread=0" + correlation + " cudaLaunchKernel");
+    line("kernel", us + 3'015, us + 4'950, "stream=7" + correlation + " gemm");
+    line("runtime_call", us + 3'020, us + 4'960,
+         "thread=0 cudaDeviceSynchronize");
+  }
+  const Report report = Analyze(TraceFromText(text));
+  EXPECT_NEAR(report.time_split_ms.at("profiler"), 2, 0.1);
+  EXPECT_NEAR(report.steps.unprofiled_ms, 3, 0.2);
 }
 
 }  // namespace

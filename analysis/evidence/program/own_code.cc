@@ -139,6 +139,17 @@ bool MayBeTheFramework(const AnalysisContext& m, const Segment& pause,
          IsInOptimizer(m, pause);
 }
 
+// Returns `own_ns` without the time in which the profiler records the Python
+// frames that begin in `pause`.
+double WithoutFrames(const AnalysisContext& m, const Segment& pause,
+                     int64_t own_ns) {
+  const auto ns = static_cast<double>(own_ns);
+  if (m.recorder.frame_ns <= 0) return ns;
+  const double frames =
+      FramesIn(m.trace, m.steps.thread, {pause.begin_ns, pause.end_ns});
+  return std::max(0.0, ns - frames * m.recorder.frame_ns);
+}
+
 struct Pause {
   size_t step = 0;  // index of its timeline
   Segment segment = {};
@@ -253,8 +264,9 @@ OwnCode MeasureOwnCode(const AnalysisContext& m, bool with_places) {
         code.optimizer_delay_ns += whole_ns / steps;
         continue;
       }
-      const auto ns = static_cast<double>(own_ns);
-      code.optimizer_delay_ns += (whole_ns - ns) / steps;
+      code.optimizer_delay_ns +=
+          (whole_ns - static_cast<double>(own_ns)) / steps;
+      const double ns = WithoutFrames(m, segment, own_ns);
       const RowId next = OpAfter(m, segment.end_ns);
       pauses.push_back({step, segment, ns,
                         next == kNone ? 0 : m.trace.ops()[next].name,

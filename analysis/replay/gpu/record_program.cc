@@ -340,11 +340,12 @@ void Builder::PlaceActivities() {
   program_.streams = streams.size();
 }
 
-// Sets recorder_ns of the nodes. The cost of recording an op belongs to the
-// node in whose gap it starts, that of a call to the call's node.
-void AddRecorder(const Trace& trace, const OpTree& tree,
+// Sets recorder_ns of the nodes. The cost of recording an op or a Python frame
+// belongs to the node in whose gap it starts, that of a call to the call's
+// node.
+void AddRecorder(const Trace& trace, const OpTree& tree, RowId training,
                  const RecorderCost& cost, DeviceProgram& program) {
-  if (cost.op_ns <= 0 && cost.call_ns <= 0) return;
+  if (cost.op_ns <= 0 && cost.call_ns <= 0 && cost.frame_ns <= 0) return;
   std::vector<HostNode>& hosts = program.hosts;
   for (HostNode& node : hosts) {
     if (node.launches) node.recorder_ns += static_cast<float>(cost.call_ns);
@@ -357,6 +358,11 @@ void AddRecorder(const Trace& trace, const OpTree& tree,
       if (node == hosts.end() || begin_ns < node->gap.begin_ns) continue;
       node->recorder_ns += static_cast<float>(cost.op_ns);
     }
+  }
+  if (cost.frame_ns <= 0) return;
+  for (HostNode& node : hosts) {
+    node.recorder_ns +=
+        static_cast<float>(cost.frame_ns * FramesIn(trace, training, node.gap));
   }
 }
 
@@ -375,7 +381,7 @@ DeviceProgram MakeDeviceProgram(const Trace& trace, const OpTree& tree,
   }
   Builder(trace, window, program).Build();
   MeasureGaps(trace, tree, steps, parts, program);
-  AddRecorder(trace, tree, cost, program);
+  AddRecorder(trace, tree, steps.thread, cost, program);
   FindCallWaits(trace, program);
   program.first_begin_ns = steps.windows[0].tiled.begin_ns;
   program.first_lag_ns = static_cast<double>(program.first_begin_ns -

@@ -72,7 +72,7 @@ function comparisonPage(comparison, words_) {
   const tables = [['Operators', changes('Operators by change of self time, per step', comparison.ops, scale, false)],
     ['Modules', changes('Modules by change of self time, per step', comparison.modules || [], scale, false)],
     ['Kernels and copies', changes('Kernels and copies by change of time, per step', comparison.kernels, scale, false)]];
-  return [verdict, comparison.causes.length ? section('causes', 'Causes', 'What changed by cause', causeBars(comparison),
+  return [verdict, comparison.causes.length ? section('causes', 'Causes', 'What changed by cause, in the mean step', causeBars(comparison),
     changes('Causes, per step', comparison.causes, scale, true)) : null,
   section('tables', 'Details', 'What changed in detail', tabs('tables', tables)),
   section('method', 'Method', 'How the figures were obtained', h('ul', null, h('li', null, 'Steps are compared by their medians; the interval is a bootstrap over the steady steps.'),

@@ -337,5 +337,34 @@ TEST(WarmupTest, ASlowStepWithoutRecordsIsNotWarmUp) {
                       "warmup-in-window"));
 }
 
+// A driver that writes no event while it loads a kernel.
+TEST(WarmupTest, KnowsTheOnlyStepByTheFirstLaunchOfAKernel) {
+  const auto report = [](const std::string& rest) {
+    return Analyze(TraceFromText(R"(
+      step 0..10000000 thread=0 number=1
+      runtime_call 1000000..8000000 thread=0 correlation=1 hipLaunchKernel
+      kernel 8010000..8100000 correlation=1 relu
+    )" + rest));
+  };
+  const Report loading = report("");
+  const Finding* finding = Find(loading, "warmup-in-window");
+  ASSERT_NE(finding, nullptr);
+  EXPECT_NE(finding->evidence.find("The only step spends 7.00 ms"),
+            std::string::npos)
+      << finding->evidence;
+  // The launch waits because the device is busy and the queue is full.
+  EXPECT_TRUE(IsClean(report(R"(
+      runtime_call 500000..510000 thread=0 correlation=2 hipLaunchKernel
+      kernel 520000..8005000 correlation=2 gemm
+    )"),
+                      "warmup-in-window"));
+  // The kernel was loaded before.
+  EXPECT_TRUE(IsClean(report(R"(
+      runtime_call 500000..510000 thread=0 correlation=2 hipLaunchKernel
+      kernel 520000..525000 correlation=2 relu
+    )"),
+                      "warmup-in-window"));
+}
+
 }  // namespace
 }  // namespace stepscope::data_quality_test

@@ -29,6 +29,32 @@ TEST(PythonBetweenOpsTest, NamesTheOpsAroundThePause) {
   EXPECT_NE(finding->fix_python.find("with_stack=True"), std::string::npos);
 }
 
+// In the pause, 700 frames are 1 us apart, so recording one costs 2 us.
+TEST(PythonBetweenOpsTest, LeavesOutWhatRecordingFramesCosts) {
+  const auto report = [](bool frames) {
+    std::string head =
+        "run producer=torch.profiler\nop 1..7 thread=0 aten::view\n";
+    for (int i = 0; frames && i < 6 * 700; ++i) {
+      const int us = 5'001 + 12'100 * (i / 700) + 3 * (i % 700);
+      head += "python_frame " + std::to_string(us) + "000.." +
+              std::to_string(us + 2) + "000 thread=0 train.py(3): f\n";
+    }
+    head += "python_frame 0..80000000 thread=0 train.py(1): main\n";
+    CpuText text(head);
+    for (int i = 0; i < 6; ++i) {
+      text.Op("aten::mm", 5'000, 2'100);
+      text.Op("aten::relu", 5'000);
+      text.EndStep();
+    }
+    return text.Analyzed();
+  };
+  const Report without = report(false);
+  const Finding* finding = Find(without, "python-between-ops");
+  ASSERT_NE(finding, nullptr);
+  EXPECT_GT(finding->gain.expected_ms, 2);
+  EXPECT_TRUE(IsClean(report(true), "python-between-ops"));
+}
+
 TEST(PythonBetweenOpsTest, SaysCallsInsteadOfStepsIfNothingIsTrained) {
   const auto found = [](const std::string& last_op) {
     CpuText text;
