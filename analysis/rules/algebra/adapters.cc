@@ -3,7 +3,9 @@
 // of Large Language Models, section 4.1. Training computes h = W x + B A x;
 // adding B A to W once is meant for inference.
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
+#include <iterator>
 #include <optional>
 #include <span>
 #include <string>
@@ -14,6 +16,7 @@
 #include "context/rule.h"
 #include "evidence/gradient_passes.h"
 #include "evidence/gradients/layer_calls.h"
+#include "evidence/kernel_evidence.h"
 #include "evidence/program/op_shapes.h"
 #include "ops/contains.h"
 #include "ops/op_arguments.h"
@@ -198,6 +201,9 @@ struct Beside {
   int64_t rank = 0;
 };
 
+// The most time that two thin products may take, as a share of the layer's.
+// They take a quarter of the operations or less, at a lower rate.
+constexpr double kMostThinNs = 0.5;
 // The most ops of an adapter: casts, dropout, two products, scaling, the sum.
 // Our own choice.
 constexpr size_t kLongest = 16;
@@ -229,21 +235,37 @@ class BesideFinder {
     Beside one{.layer = ops[i], .weight = LayerOf(ops[i])};
     const std::optional<Dims> made = ResultDims(m_.trace, one.layer);
     if (one.weight.empty() || !made) return {};
+    // A layer may have several adapters, one after the other.
+    for (size_t next = i + 1; next < ops.size();) {
+      const size_t end = EndOfAdapter(ops, next, *made, one);
+      if (end == next) break;
+      next = end;
+    }
+    if (one.ops.empty()) return {};
+    return one;
+  }
+
+  // Returns the end of the ops of an adapter that begin at `i`, and appends
+  // them to those of `one`; `i` if there is none.
+  size_t EndOfAdapter(std::span<const RowId> ops, size_t i, const Dims& made,
+                      Beside& one) const {
     Dims next = {};         // the weight of the second thin product
     bool expanded = false;  // the second thin product was there
-    for (size_t k = i + 1; k < std::min(ops.size(), i + kLongest); ++k) {
+    size_t first = i;
+    for (size_t k = i; k < std::min(ops.size(), i + kLongest); ++k) {
       const RowId row = ops[k];
       const Dims& weight = LayerOf(row);
       if (!weight.empty() && next.empty()) {
         // [rank, inputs] of the same input.
         if (!IsThin(weight, one.weight) ||
             DimsOf(m_.trace, row, 0) != DimsOf(m_.trace, one.layer, 0)) {
-          return {};
+          return i;
         }
         one.rank = weight[0];
         next = {one.weight[0], one.rank};
+        first = k;
       } else if (!weight.empty()) {
-        if (weight != next) return {};
+        if (weight != next) return i;
       }
       if (next.empty()) continue;
       // Between the products there is nothing but dropout and casts. With an
@@ -251,16 +273,17 @@ class BesideFinder {
       const std::string_view name = PlainNameOf(m_.trace, row);
       if (weight.empty() && !expanded && !m_.tree.traits(row).bookkeeping &&
           !IsAnyOf(name, {"to", "_to_copy", "dropout", "mul"})) {
-        return {};
+        return i;
       }
-      expanded |= weight == next && !one.ops.empty();
-      one.ops.push_back(row);
-      if (PlainNameOf(m_.trace, row).starts_with("add") &&
-          TakesTwo(m_.trace, row, *made)) {
-        return one;
+      expanded |= weight == next && k > first;
+      if (name.starts_with("add") && TakesTwo(m_.trace, row, made)) {
+        one.ops.insert(one.ops.end(),
+                       ops.begin() + static_cast<std::ptrdiff_t>(first),
+                       ops.begin() + static_cast<std::ptrdiff_t>(k + 1));
+        return k + 1;
       }
     }
-    return {};
+    return i;
   }
 
   static bool IsThin(const Dims& thin, const Dims& weight) {
@@ -272,10 +295,76 @@ class BesideFinder {
   const AnalysisContext& m_;
 };
 
+// The same without sizes: a product, two that take less time, a
+// multiplication by the scale and a sum. After the sum, two products of another
+// adapter of the same layer may follow.
+class UnsizedFinder {
+ public:
+  explicit UnsizedFinder(const AnalysisContext& context)
+      : m_(context), device_ns_(DeviceNsByOp(context)) {}
+
+  std::vector<Beside> Find() {
+    return FindAtOps(m_.forward, [&](std::span<const RowId> ops, size_t i) {
+      return At(ops, i);
+    });
+  }
+
+ private:
+  double NsOf(RowId row) const {
+    if (m_.has_gpu) return DeviceNsInside(m_, device_ns_, row);
+    const Op& op = m_.trace.ops()[row];
+    return static_cast<double>(op.end_ns - op.begin_ns);
+  }
+
+  std::optional<Beside> At(std::span<const RowId> ops, size_t i) const {
+    if (!IsProduct(PlainNameOf(m_.trace, ops[i]))) return {};
+    Beside one{.layer = ops[i]};
+    const double layer_ns = NsOf(one.layer);
+    for (size_t next = i + 1; next < ops.size();) {
+      const size_t end = EndOfAdapter(ops, next, layer_ns);
+      if (end == next) break;
+      one.ops.insert(one.ops.end(),
+                     ops.begin() + static_cast<std::ptrdiff_t>(next),
+                     ops.begin() + static_cast<std::ptrdiff_t>(end));
+      next = end;
+    }
+    if (one.ops.empty()) return {};
+    return one;
+  }
+
+  // Returns the end of the ops of an adapter that begin at `i`; `i` if there is
+  // none.
+  size_t EndOfAdapter(std::span<const RowId> ops, size_t i,
+                      double layer_ns) const {
+    constexpr std::string_view kOrder[] = {"", "", "mul",
+                                           "add"};  // "": product
+    double ns = 0;
+    size_t part = 0;
+    for (size_t k = i; k < std::min(ops.size(), i + kLongest); ++k) {
+      const std::string_view name = PlainNameOf(m_.trace, ops[k]);
+      if (kOrder[part].empty() ? IsProduct(name) : name == kOrder[part]) {
+        if (kOrder[part].empty()) ns += NsOf(ops[k]);
+        if (++part == std::size(kOrder)) {
+          return ns <= kMostThinNs * layer_ns ? k + 1 : i;
+        }
+      } else if (!m_.tree.traits(ops[k]).bookkeeping &&
+                 !IsAnyOf(name, {"to", "_to_copy", "dropout"})) {
+        break;
+      }
+    }
+    return i;
+  }
+
+  const AnalysisContext& m_;
+  std::vector<double> device_ns_;
+};
+
 Verdict CheckUnmergedAdapter(const AnalysisContext& m) {
   // Training needs the adapter by itself.
   if (!OnlyInfers(m)) return Clean();
-  const std::vector<Beside> found = BesideFinder(m).Find();
+  const bool sized = m.trace.watched(Kind::kOpShapes);
+  const std::vector<Beside> found =
+      sized ? BesideFinder(m).Find() : UnsizedFinder(m).Find();
   if (!RecursInMostSteps(m.steps, found)) return Clean();
   std::vector<ShortenedOp> ops;
   double between_ns = 0;  // own code between the ops
@@ -293,11 +382,14 @@ Verdict CheckUnmergedAdapter(const AnalysisContext& m) {
       found, {}, [](const Beside& one) { return ElementsIn(one.weight); });
   Finding finding =
       FindingAbout(m, largest.ops.front(), largest.ops.back(), "an adapter");
+  if (!sized) finding.confidence = Confidence::kHint;
   finding.evidence =
       "Adapters run beside their layers in a model that trains nothing: after "
-      "a product with a weight of " +
-      InBrackets(largest.weight) + ", two products of rank " +
-      std::to_string(largest.rank) + " and a sum, " +
+      "a product" +
+      (sized ? " with a weight of " + InBrackets(largest.weight) +
+                   ", two products of rank " + std::to_string(largest.rank) +
+                   " and a sum, "
+             : ", two shorter ones, a multiplication by a scale and a sum, ") +
       MeanCount(static_cast<double>(found.size()) /
                     static_cast<double>(m.steps.steady.size()),
                 "time") +
@@ -342,7 +434,7 @@ constexpr Rule kRules[] = {
     {.id = "unmerged-adapter",
      .question = "Do low-rank adapters run beside the layers of a model that "
                  "trains nothing?",
-     .needs = {Kind::kOp, Kind::kOpShapes},
+     .needs = {Kind::kOp},
      .causes = {Cause::kCompute, Cause::kDispatch},
      .check = &CheckUnmergedAdapter,
      .reference = "Hu et al. 2021, LoRA: Low-Rank Adaptation of Large Language "
@@ -352,7 +444,9 @@ constexpr Rule kRules[] = {
          "thirds of the steps a layer is followed by a product of its input "
          "with a thin matrix (with a quarter of the layer's operations or "
          "fewer in both products), one with a second thin matrix that makes "
-         "as many outputs as the layer, and a sum",
+         "as many outputs as the layer, and a sum; without sizes: by two "
+         "products that take half as long as the layer's or less, a "
+         "multiplication and a sum",
      .avoid = "the model is trained",
      .fix_cpp = "add scale * B A to the weights once",
      .fix_python = "model.merge_and_unload() (peft), pipe.fuse_lora() "

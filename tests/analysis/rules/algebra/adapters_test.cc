@@ -1,5 +1,6 @@
 #include "analysis/rules/rule_testing.h"
 #include "support/compute_text.h"
+#include "support/cpu_text.h"
 
 namespace stepscope::adapters_test {
 namespace {
@@ -161,6 +162,73 @@ TEST(UnmergedAdapterTest, NeedsThinProductsASumAndAModelThatIsNotTrained) {
       IsClean(Beside("4", false, true, "aten::relu"), "unmerged-adapter"));
   EXPECT_FALSE(
       IsClean(Beside("4", false, true, "aten::dropout"), "unmerged-adapter"));
+}
+
+TEST(UnmergedAdapterTest, CountsAllAdaptersOfALayer) {
+  ComputeText text;
+  for (int step = 0; step < 4; ++step) {
+    text.Op("aten::linear", "(float[8,32,64],float[96,64],float[96])", {},
+            4000);
+    for (int adapter = 0; adapter < 2; ++adapter) {
+      text.Op("aten::linear", "(float[8,32,64],float[4,64])", {}, 1000);
+      text.Op("aten::linear", "(float[8,32,4],float[96,4])", {}, 1000);
+      text.Op("aten::mul", "(float[8,32,96],double[])", {}, 1000);
+      text.Op("aten::add", "(float[8,32,96],float[8,32,96])", {}, 1000);
+    }
+    text.EndStep();
+  }
+  const Report report = text.Analyzed();
+  const Finding* finding = Find(report, "unmerged-adapter");
+  ASSERT_NE(finding, nullptr);
+  EXPECT_NEAR(finding->gain.expected_ms, 8, 0.01);
+}
+
+// Steps of ops on a CPU, by name and microseconds, recorded without sizes.
+Report Unsized(const std::vector<std::pair<std::string, int64_t>>& ops) {
+  CpuText text;
+  for (int step = 0; step < 4; ++step) {
+    for (const auto& [name, us] : ops) text.Op(name, us);
+    text.EndStep();
+  }
+  return text.Analyzed();
+}
+
+TEST(UnmergedAdapterTest, KnowsAdaptersWithoutSizes) {
+  const std::pair<std::string, int64_t> layer = {"aten::linear", 4'000},
+                                        thin = {"aten::linear", 900},
+                                        scale = {"aten::mul", 500},
+                                        sum = {"aten::add", 700};
+  const Report two = Unsized({layer,
+                              thin,
+                              {"aten::view", 5},
+                              thin,
+                              scale,
+                              sum,
+                              thin,
+                              thin,
+                              scale,
+                              sum});
+  const Finding* finding = Find(two, "unmerged-adapter");
+  ASSERT_NE(finding, nullptr);
+  EXPECT_EQ(finding->confidence, Confidence::kHint);
+  EXPECT_NEAR(finding->gain.expected_ms, 6.005, 0.01);
+  // Queries, keys and values of fewer heads, and a rotation.
+  EXPECT_TRUE(IsClean(Unsized({layer,
+                               thin,
+                               thin,
+                               scale,
+                               {"aten::neg", 100},
+                               {"aten::cat", 100},
+                               scale,
+                               sum}),
+                      "unmerged-adapter"));
+  // Three layers of one size.
+  EXPECT_TRUE(
+      IsClean(Unsized({layer, layer, layer, scale, sum}), "unmerged-adapter"));
+  // A layer of a network with an activation.
+  EXPECT_TRUE(
+      IsClean(Unsized({layer, thin, {"aten::gelu", 100}, thin, scale, sum}),
+              "unmerged-adapter"));
 }
 
 }  // namespace
