@@ -27,8 +27,8 @@ struct RecorderCost {
 // callbacks run between operators, so the shortest times between two operators
 // show how fast the callbacks are on that machine.
 //
-// Unknown for other recorders, for files rounded to microseconds, and if
-// operators are too far apart.
+// Unknown for other recorders, for files rounded to microseconds, and with few
+// operators.
 RecorderCost CostOfRecording(const Trace& trace, const OpTree& tree,
                              const Steps& steps = {});
 

@@ -64,13 +64,11 @@ TEST(RecorderCostTest, TellsFromTheShortestTimesBetweenOps) {
 TEST(RecorderCostTest, AssumesTheUsualCostOnASlowMachine) {
   EXPECT_NEAR(CostOf({.between_ns = 1'010}).op_ns, 4'000, 1);
   EXPECT_NEAR(CostOf({.between_ns = 1'900}).op_ns, 4'000, 1);
-  EXPECT_EQ(CostOf({.between_ns = 2'100}).op_ns, 0);
+  EXPECT_NEAR(CostOf({.between_ns = 3'000}).op_ns, 4'000, 1);
 }
 
 TEST(RecorderCostTest, DoesNotGuess) {
   EXPECT_EQ(CostOf({.calls = 20}).op_ns, 0);
-  // The program computes or waits between these ops.
-  EXPECT_EQ(CostOf({.between_ns = 3'000}).op_ns, 0);
   EXPECT_EQ(CostOf({.run = "run producer=XSpace\n"}).op_ns, 0);
   EXPECT_EQ(CostOf({.unit_ns = 1'000}).op_ns, 0);
 }
@@ -84,7 +82,6 @@ TEST(RecorderCostTest, TrustsARecorderThatMeasuresItsCost) {
 // The profiler records a CUDA call in the same way as an op.
 TEST(RecorderCostTest, ACallOfCudaCostsAsMuchAsAnOp) {
   EXPECT_NEAR(CostOf({}).call_ns, 4 * 210, 1);
-  EXPECT_EQ(CostOf({.between_ns = 2'100}).call_ns, 0);
 }
 
 // Four steps of 250 us with ten ops. On a GPU, each op makes a CUDA call. The
