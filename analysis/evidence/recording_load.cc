@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "ops/intervals.h"
+#include "timeline/timeline.h"
 
 namespace stepscope {
 namespace {
@@ -117,9 +118,19 @@ RecordingLoad MeasureRecordingLoad(const AnalysisContext& context) {
   for (const Allocation& row : context.trace.allocations()) {
     load.allocations += inside(row.time_ns);
   }
-  if (context.steps.thread != kNone) {
-    for (RowId row : context.tree.of_thread(context.steps.thread)) {
+  if (context.steps.thread == kNone) return load;
+  // The autograd threads work while the training thread waits in backward().
+  std::vector<RowId> threads =
+      AutogradThreads(context.trace, context.steps.thread);
+  threads.push_back(context.steps.thread);
+  for (RowId thread : threads) {
+    for (RowId row : context.tree.of_thread(thread)) {
       load.events += inside(context.trace.ops()[row].begin_ns);
+    }
+  }
+  for (const RuntimeCall& row : context.trace.runtime_calls()) {
+    if (std::ranges::count(threads, row.thread) > 0) {
+      load.events += inside(row.begin_ns);
     }
   }
   return load;

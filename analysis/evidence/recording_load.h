@@ -13,7 +13,8 @@ namespace stepscope {
 struct RecordingLoad {
   double overhead_ns =
       0;              // time per steady step of the profiler and the driver
-  double events = 0;  // ops of the training thread, and Python frames
+  double events = 0;  // ops, CUDA calls and Python frames of the threads that
+                      // train
   double allocations = 0;  // allocations and releases
   double host_ns = 0;      // time of the training thread, without its waits for
                            // batches and for the device
