@@ -42,6 +42,7 @@ constexpr Superseding kSuperseding[] = {
     {"loader-bound", "sync-data-loading"},
     {"exposed-collective", "dataparallel"},
     {"exposed-collective", "fsdp-exposed"},
+    {"exposed-collective", "frozen-shards"},
     {"ddp-bucket-shape", "dataparallel"},
     {"ddp-extra-copies", "dataparallel"},
     {"ddp-unused-search", "dataparallel"},

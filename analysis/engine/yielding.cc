@@ -30,6 +30,7 @@ constexpr auto kYielding = std::to_array<Yielding>(
      {"exposed-collective", "ddp-bucket-shape"},
      {"exposed-collective", "missing-no-sync"},
      {"foreach-not-fused", "dense-embedding-gradient", 1},
+     {"fsdp-exposed", "frozen-shards"},
      {"function-by-hand", "large-vocabulary-loss"},
      {"h2d-pageable", "host-compute"},
      {"host-sync", "host-compute"},

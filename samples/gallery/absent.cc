@@ -40,6 +40,7 @@ std::vector<Absent> AbsentRules() {
       {"frequent-validation", "depends on how the program is used"},
       {"frozen-average", kPython},
       {"frozen-forward", kPython},
+      {"frozen-shards", kRanks},
       {"fsdp-exposed", kRanks},
       {"graph-breaks", "LibTorch does not compile"},
       {"graph-idle", "depends on what a recorder leaves out of a graph"},

@@ -1,4 +1,5 @@
-// Do the collectives of sharded parameters overlap with computing?
+// Do the collectives of sharded parameters overlap with computing? Are frozen
+// parameters sharded?
 // Source: PyTorch documentation, "Getting Started with Fully Sharded Data
 // Parallel (FSDP2)": prefetching and reshard_after_forward. 3 % of the step is
 // the lowest share that XProf calls moderate.
@@ -12,6 +13,7 @@
 #include "device/collectives.h"
 #include "evidence/collectives/collective_evidence.h"
 #include "evidence/collectives/hideable_shards.h"
+#include "evidence/device_memory_use.h"
 #include "evidence/gradient_passes.h"
 #include "steps/steady_steps.h"
 #include "words/quantities.h"
@@ -153,7 +155,83 @@ Verdict CheckSharding(const AnalysisContext& m) {
   return Fire(std::move(found));
 }
 
+// --- frozen-shards
+
+// Gradients have the sizes of their parameters, in the same type or in float32.
+// So if each gather moves more than this many times the bytes that are
+// scattered, most of what is gathered has no gradient.
+constexpr double kMostlyFrozen = 8;
+constexpr double kNearlyAll = 0.99;  // said in words
+
+Verdict CheckFrozenShards(const AnalysisContext& m) {
+  if (m.trace.run().world_size == 1 || m.collectives.empty()) return Clean();
+  const CollectiveTotals scattered =
+      TotalsOf(m.collectives, m.steps, [](const Collective& one) {
+        return one.kind == CollectiveKind::kReduceScatter;
+      });
+  const CollectiveTotals forward = Gathers(m, /*in_backward=*/false);
+  if (!scattered.all_sizes_known || !forward.all_sizes_known ||
+      scattered.bytes <= 0 || forward.bytes < kMostlyFrozen * scattered.bytes ||
+      !ShardsParameters(m.trace)) {
+    return Clean();
+  }
+  const double frozen = 1 - scattered.bytes / forward.bytes;
+  double memory = -1;
+  if (m.ledger) memory = MeasureDeviceMemory(m).usable();
+  if (memory > 0 && forward.bytes > memory) return Clean();
+  const auto gathers = [](const Collective& one) {
+    return one.kind == CollectiveKind::kAllGather;
+  };
+  const CollectiveTotals all = TotalsOf(m.collectives, m.steps, gathers);
+  Edit edit;
+  for (const Collective& one : m.collectives) {
+    if (one.kernel == kNone || one.step == kNoStep || !gathers(one)) continue;
+    edit.scales.push_back({KernelOf(one), 1 - frozen});
+  }
+  Finding finding;
+  finding.confidence = Confidence::kStrong;
+  finding.evidence = "Each step gathers parameters of " + Bytes(forward.bytes) +
+                     " in the forward pass, but reduces gradients of only " +
+                     Bytes(scattered.bytes) + ": " + Percent(frozen) +
+                     " of what is sharded is not trained. All-gathers take " +
+                     Milliseconds(all.moved_ns * 1e-6) +
+                     " per step, of which " +
+                     Milliseconds(all.exposed_ns * 1e-6) +
+                     (m.has_gpu ? " run while the GPU does not compute."
+                                : " are spent waiting.");
+  Illustrate(m, gathers, finding);
+  finding.assumption =
+      "each device holds the " + Bytes(frozen * forward.bytes) +
+      " that are not trained, and only the others are gathered";
+  finding.fix_python =
+      "keep the frozen parameters whole on each device, and shard only what "
+      "is trained: fully_shard(..., ignored_params=frozen), or DDP, which "
+      "leaves out parameters with requires_grad=False; quantised to 4 bits, "
+      "they take a quarter of the memory";
+  finding.fix_cpp =
+      "keep the parameters that are not trained whole on each device";
+  finding.wrong_if = "they do not fit into the memory beside the activations";
+  return Fire(std::move(finding), std::move(edit), frozen * all.exposed_ns);
+}
+
 constexpr Rule kRules[] = {
+    {.id = "frozen-shards",
+     .question = "Are parameters sharded that are not trained?",
+     .needs = {},
+     .causes = {Cause::kCommunication},
+     .check = &CheckFrozenShards,
+     .reference = "PyTorch documentation, fully_shard: ignored_params: "
+                  "https://docs.pytorch.org/docs/stable/"
+                  "distributed.fsdp.fully_shard.html",
+     .detect = "in a program that shards its parameters, the forward pass "
+               "gathers more than 8 times the bytes of the gradients that are "
+               "reduced",
+     .avoid = "what is gathered does not fit into 90 % of the device's memory; "
+              "sizes of collectives were not recorded; no gradients are "
+              "reduced, as in accumulation",
+     .fix_cpp = "keep frozen parameters whole",
+     .fix_python = "fully_shard(..., ignored_params=frozen)",
+     .change = "frozen parameters kept whole"},
     {.id = "fsdp-exposed",
      .question = "Does the step wait for shards of parameters or gradients?",
      .needs = {},
