@@ -1,6 +1,7 @@
 #include "engine/coverage.h"
 
 #include <algorithm>
+#include <iterator>
 #include <string>
 #include <vector>
 
@@ -101,14 +102,13 @@ bool Speaks(std::string_view id, Cause cause, bool mainly) {
 // "a and b save only part of it"; empty if no finding of `ids` is about it.
 std::string PartsInWords(const std::vector<std::string>& ids, Cause cause,
                          bool mainly) {
-  std::string text;
-  size_t count = 0;
-  for (const std::string& id : ids) {
-    if (!Speaks(id, cause, mainly)) continue;
-    text += (++count == 1 ? "" : " and ") + id;
-  }
-  if (count == 0) return "";
-  return text + (count == 1 ? " saves" : " save") + " only part of it";
+  std::vector<std::string> spoken;
+  std::ranges::copy_if(
+      ids, std::back_inserter(spoken),
+      [&](const std::string& id) { return Speaks(id, cause, mainly); });
+  if (spoken.empty()) return "";
+  return ListedWithAnd(spoken) + (spoken.size() == 1 ? " saves" : " save") +
+         " only part of it";
 }
 
 // "a is only a note (predicted 0.40 ms)", for the note about `cause` with the

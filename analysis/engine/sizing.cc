@@ -25,6 +25,8 @@ constexpr double kModelError = 0.1;
 // as long as it is less than a fifth longer: steps.cc calls a step slow only
 // from there on.
 constexpr double kLoneStepError = 0.2;
+// A smaller share that noise adds to a bound is not worth a sentence.
+constexpr double kNoiseToTell = 0.05;
 // The share of the step that another memory format may save or cost on a CPU.
 constexpr double kLayoutError = 0.1;
 // CPU time of a batch in a worker / on the training thread.
@@ -49,14 +51,13 @@ void ApplyWording(const Wording& wording, Finding& finding) {
 }
 
 // A bound is a mean over the recorded steps, and the mean of another run may be
-// higher. So half the width of the mean's 95 % interval is added.
-double WithNoise(const AnalysisContext& context, double bound_ns) {
+// higher. So half the width of the mean's 95 % interval is added. Returns that
+// as a share of the mean.
+double NoiseFrac(const AnalysisContext& context) {
   const int64_t steps = context.stats.steady;
-  if (steps < 2) return bound_ns;
-  const double error =
-      RobustCov(context) / std::sqrt(static_cast<double>(steps));
-  return bound_ns *
-         (1 + StudentT(static_cast<size_t>(steps - 1), Within::k95) * error);
+  if (steps < 2) return 0;
+  return StudentT(static_cast<size_t>(steps - 1), Within::k95) *
+         RobustCov(context) / std::sqrt(static_cast<double>(steps));
 }
 
 void ClaimBound(double bound_ns, Finding& finding) {
@@ -282,8 +283,10 @@ std::optional<SizedFinding> Size(const AnalysisContext& context, Found found) {
       found.choice == Choice::kWithinBound ? found.bound_ns * 1e-6 : 1e300;
   // Not for rules with their own baseline: they know how far their bound may be
   // off.
+  double noise = 0;
   if (found.baseline_ms == 0) {
-    found.bound_ns = WithNoise(context, found.bound_ns);
+    noise = NoiseFrac(context);
+    found.bound_ns *= 1 + noise;
   }
   if (!replay.check().valid || found.alternatives.empty()) {
     bool no_trial_gains = false;
@@ -296,6 +299,10 @@ std::optional<SizedFinding> Size(const AnalysisContext& context, Found found) {
     }
     Wording if_small = std::move(found.if_small);
     SizedFinding sized = SizeByBound(std::move(found));
+    if (noise >= kNoiseToTell && sized.finding.gain_kind == GainKind::kBound) {
+      sized.finding.evidence +=
+          " The bound includes " + Percent(noise) + " for steps that vary.";
+    }
     if (no_trial_gains) ApplySmallGain(std::move(if_small), sized);
     return sized;
   }

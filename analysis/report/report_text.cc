@@ -144,10 +144,11 @@ void PrintFindings(const Report& report, const TextOptions& options,
   if (options.verbose && notes > 0) {
     page.Line();
     page.Line(report.steps.smallest_gain_ms > 0
-                  ? "Notes (no gain, or one below " +
+                  ? "Notes (no gain, one below " +
                         Milliseconds(report.steps.smallest_gain_ms) +
-                        ", the smallest to report here)"
-                  : "Notes (no gain, or one too small to report)");
+                        ", the smallest to report here, or one that is too "
+                        "uncertain)"
+                  : "Notes (no gain, or one too small or uncertain to report)");
     for (const Finding& finding : report.findings) {
       if (IsNote(finding)) PrintFinding(report, finding, "- ", options, page);
     }

@@ -60,10 +60,13 @@ std::string UnprofiledText(const Report& report) {
 
 std::string StallsText(const Report& report) {
   const StepTimes* longest = nullptr;
-  int64_t count = 0;
+  std::string numbers;
+  size_t count = 0;
   for (const StepTimes& step : report.step_times) {
     if (step.why.empty()) continue;
-    ++count;
+    if (++count <= kNumbersShown) {
+      numbers += (count > 1 ? ", " : "") + std::to_string(step.number);
+    }
     if (longest == nullptr || step.ms > longest->ms) longest = &step;
   }
   const StepStats& steps = report.steps;
@@ -72,11 +75,17 @@ std::string StallsText(const Report& report) {
       steps.all_mean_ms < (1 + kMentionedFrac) * steps.median_ms) {
     return "";
   }
-  return Count(count, "slow step") + (count == 1 ? " raises" : " raise") +
-         " the mean of all steps to " + Milliseconds(steps.all_mean_ms) +
-         ", against a median of " + Milliseconds(steps.median_ms) + ": step " +
-         std::to_string(longest->number) + " (" + Milliseconds(longest->ms) +
-         ") " + longest->why;
+  if (count > kNumbersShown) numbers += ", ...";
+  const std::string raised =
+      " the mean of all steps to " + Milliseconds(steps.all_mean_ms) +
+      ", against a median of " + Milliseconds(steps.median_ms);
+  const std::string step = "step " + std::to_string(longest->number) + " (" +
+                           Milliseconds(longest->ms) + ")";
+  if (count == 1) {
+    return "1 slow step raises" + raised + ": " + step + " " + longest->why;
+  }
+  return std::to_string(count) + " slow steps (" + numbers + ") raise" +
+         raised + "; the longest, " + step + ", " + longest->why;
 }
 
 std::vector<std::string> MemoryPeakLines(

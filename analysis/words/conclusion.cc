@@ -130,7 +130,9 @@ std::vector<const Finding*> HeldBack(const Report& report) {
   std::vector<std::pair<double, const Finding*>> held;
   for (const Finding& finding : report.findings) {
     const double ms = LikelyMs(finding);
-    if (!IsNote(finding) || finding.gain_kind == GainKind::kNone ||
+    // On a CPU, small-batch is a note however steady the steps are.
+    const bool always = finding.id == "small-batch" && !report.has_gpu;
+    if (!IsNote(finding) || always || finding.gain_kind == GainKind::kNone ||
         ms < kHeldBackFrac * BaselineMs(report, finding)) {
       continue;
     }

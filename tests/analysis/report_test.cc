@@ -127,12 +127,14 @@ TEST(TextReportTest, NotesNameTheSmallestGainOfAFinding) {
   with_note.findings = {{.id = "zero-grad-kernels",
                          .status = FindingStatus::kOk,
                          .severity = FindingSeverity::kNote}};
-  EXPECT_TRUE(Contains(ToText(with_note, {.verbose = true}),
-                       "\nNotes (no gain, or one too small to report)\n"));
+  EXPECT_TRUE(
+      Contains(ToText(with_note, {.verbose = true}),
+               "\nNotes (no gain, or one too small or uncertain to report)\n"));
   with_note.steps.smallest_gain_ms = 3;
-  EXPECT_TRUE(Contains(ToText(with_note, {.verbose = true}),
-                       "\nNotes (no gain, or one below 3.00 ms, the smallest "
-                       "to report here)\n"));
+  EXPECT_TRUE(
+      Contains(ToText(with_note, {.verbose = true}),
+               "\nNotes (no gain, one below 3.00 ms, the smallest to report "
+               "here, or one that is too uncertain)\n"));
 }
 
 TEST(TextReportTest, ARunTooNoisyToJudgeIsNotCalledHealthy) {

@@ -75,11 +75,11 @@ Verdict CheckCollation(const AnalysisContext& m) {
                               "samples. This takes ")
                 : std::string("Before the model runs, the training thread "
                               "prepares the batch, by ops that involve neither "
-                              "weights nor gradients. This takes ")) +
+                              "weights nor gradients. ")) +
+      (m.has_gpu ? "The GPU is idle because of that for " : "This takes ") +
       Milliseconds(collation.idle_ns * 1e-6) + " of the " +
       Milliseconds(step * 1e-6) + " step (" +
-      Percent(collation.idle_ns / step) + ")" +
-      (m.has_gpu ? ", during which the GPU is idle." : ".");
+      Percent(collation.idle_ns / step) + ").";
   finding.where = collates
                       ? "ops that stack samples or cast bytes, before the model"
                       : "ops before the model";
@@ -273,10 +273,10 @@ Verdict CheckSyncDataLoading(const AnalysisContext& m) {
   if (cores > 0) count = std::min(count, cores);
 
   finding.evidence =
-      "The training thread makes the batches itself. This takes " +
+      std::string("The training thread makes the batches itself. ") +
+      (m.has_gpu ? "The GPU is idle because of that for " : "This takes ") +
       Milliseconds(data * 1e-6) + " of the " + Milliseconds(step * 1e-6) +
-      " step (" + Percent(data / step) + ")" +
-      (m.has_gpu ? ", during which the GPU is idle." : ".");
+      " step (" + Percent(data / step) + ").";
   const double opening = OpeningNs(m);
   if (opening >= 0.01 * step) {
     finding.evidence += " " + Milliseconds(opening * 1e-6) +
