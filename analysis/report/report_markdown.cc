@@ -111,7 +111,7 @@ std::string ToMarkdown(const Report& report) {
   for (const Finding& finding : report.findings) {
     if (IsNote(finding)) continue;
     // Findings about the recording have no number and are no advice.
-    advice |= NumberOf(report, finding) > 0;
+    advice |= NumberOf(report, finding) > 0 && !IsQuestion(finding);
     AppendFinding(report, finding, text);
   }
   if (!advice && report.steps.mean_ms > 0) {

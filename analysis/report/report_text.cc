@@ -130,7 +130,7 @@ void PrintFindings(const Report& report, const TextOptions& options,
       ++notes;
       continue;
     }
-    advice |= NumberOf(report, finding) > 0;
+    advice |= NumberOf(report, finding) > 0 && !IsQuestion(finding);
     if (shown == kFindingsShown && !options.verbose) {
       further.push_back(&finding);
       continue;

@@ -115,6 +115,47 @@ std::string RulesInWords(const Report& report) {
   return text;
 }
 
+// Checks the reasons against a verdict, from the most to the least serious one.
+// "Healthy" needs rules that ran, steps that vary little, and a step that
+// mostly computes.
+std::string VerdictWithoutQuestions(const Report& report) {
+  if (std::ranges::any_of(report.findings, ShowsDamage)) {
+    return "No verdict: the recording is incomplete (see above).";
+  }
+  if (RulesWithoutFinding(report).empty()) {
+    return "No verdict: no rule had the data it needs.";
+  }
+  const std::string held = HeldBackList(report);
+  if (!held.empty()) {
+    return "No verdict: steps vary by " + Percent(report.steps.cov) +
+           ", which is too much to confirm these gains: " + held +
+           ". Record more steps or use a quieter machine; --verbose shows "
+           "these findings.";
+  }
+  const std::string checks = RulesInWords(report);
+  if (report.steps.cov > kNoisyCov) {
+    return checks + ", but steps vary by " + Percent(report.steps.cov) +
+           ": gains below " + Milliseconds(NoiseOfMeanMs(report.steps)) +
+           " per step cannot be distinguished from noise.";
+  }
+  const auto compute = report.time_split_ms.find("compute");
+  if (compute == report.time_split_ms.end() ||
+      compute->second <= kHealthyFrac * report.steps.mean_ms) {
+    return checks +
+           (report.steps.count > 0 ? ", but the step" : ", but the program") +
+           " computes for less than half of its time (see below).";
+  }
+  // Computing takes most of a good step, so it is no open question if no rule
+  // shortens it.
+  const bool open =
+      std::ranges::any_of(report.coverage, [](const CauseAnswer& answer) {
+        return !answer.why.empty() && answer.cause != "compute";
+      });
+  // Without steps it is unknown what recurs, so the program is not called
+  // healthy.
+  return (open || report.steps.count == 0 ? "" : "Healthy: ") + checks + ".";
+}
+
 }  // namespace
 
 std::vector<std::string> RulesWithoutFinding(const Report& report) {
@@ -211,45 +252,11 @@ std::string NoStepsInWords(const Report& report) {
                "Step() once per iteration (prof.step() in Python).";
 }
 
-// Checks the reasons against a verdict, from the most to the least serious one.
-// "Healthy" needs rules that ran, steps that vary little, and a step that
-// mostly computes.
 std::string VerdictInWords(const Report& report) {
-  if (std::ranges::any_of(report.findings, ShowsDamage)) {
-    return "No verdict: the recording is incomplete (see above).";
-  }
-  if (RulesWithoutFinding(report).empty()) {
-    return "No verdict: no rule had the data it needs.";
-  }
-  const std::string held = HeldBackList(report);
-  if (!held.empty()) {
-    return "No verdict: steps vary by " + Percent(report.steps.cov) +
-           ", which is too much to confirm these gains: " + held +
-           ". Record more steps or use a quieter machine; --verbose shows "
-           "these findings.";
-  }
-  const std::string checks = RulesInWords(report);
-  if (report.steps.cov > kNoisyCov) {
-    return checks + ", but steps vary by " + Percent(report.steps.cov) +
-           ": gains below " + Milliseconds(NoiseOfMeanMs(report.steps)) +
-           " per step cannot be distinguished from noise.";
-  }
-  const auto compute = report.time_split_ms.find("compute");
-  if (compute == report.time_split_ms.end() ||
-      compute->second <= kHealthyFrac * report.steps.mean_ms) {
-    return checks +
-           (report.steps.count > 0 ? ", but the step" : ", but the program") +
-           " computes for less than half of its time (see below).";
-  }
-  // Computing takes most of a good step, so it is no open question if no rule
-  // shortens it.
-  const bool open =
-      std::ranges::any_of(report.coverage, [](const CauseAnswer& answer) {
-        return !answer.why.empty() && answer.cause != "compute";
-      });
-  // Without steps it is unknown what recurs, so the program is not called
-  // healthy.
-  return (open || report.steps.count == 0 ? "" : "Healthy: ") + checks + ".";
+  const std::string verdict = VerdictWithoutQuestions(report);
+  return std::ranges::any_of(report.findings, &IsQuestion)
+             ? verdict + " One question is open (cores-idle)."
+             : verdict;
 }
 
 std::vector<std::string> UnansweredInWords(const Report& report) {

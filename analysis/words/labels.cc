@@ -197,6 +197,11 @@ bool IsAdvice(const Finding& finding) {
           finding.gain_kind == GainKind::kPredicted);
 }
 
+bool IsQuestion(const Finding& finding) {
+  return finding.id == "cores-idle" &&
+         finding.confidence == Confidence::kHint && finding.settings.empty();
+}
+
 int NumberOf(const Report& report, const Finding& finding) {
   if (!IsAdvice(finding)) return 0;
   int number = 0;

@@ -67,6 +67,9 @@ bool IsNote(const Finding& finding);
 // True for findings above note, and for the notes of a plan: these gain only
 // after other changes.
 bool IsAdvice(const Finding& finding);
+// True for advice that rests on a fact that the recording lacks: whether cores
+// are idle, where neither cores nor threads were recorded.
+bool IsQuestion(const Finding& finding);
 
 // The number printed before a finding that is advice, from 1; 0 for others.
 // `finding` must be an element of report.findings.

@@ -117,6 +117,28 @@ TEST(TextReportTest, AHealthyRunSaysSo) {
   EXPECT_FALSE(Contains(text, "Apply ")) << text;
 }
 
+// Where a recording lacks the number of cores, nothing may be wrong.
+TEST(TextReportTest, AQuestionDoesNotHideThatNothingWasFound) {
+  Report report;
+  report.steps = {.count = 6, .steady = 6, .mean_ms = 300};
+  report.time_split_ms = {{"compute", 290}};
+  report.clean = {"zero-grad-kernels", "unfused-optimizer"};
+  report.findings = {{.id = "cores-idle",
+                      .status = FindingStatus::kWarning,
+                      .severity = FindingSeverity::kLow,
+                      .confidence = Confidence::kHint,
+                      .gain_kind = GainKind::kBound,
+                      .gain = {.expected_ms = 100, .high_ms = 100}}};
+  const std::string verdict =
+      "2 rules found nothing worth changing. One question is open "
+      "(cores-idle).";
+  EXPECT_TRUE(Contains(ToText(report, {}), verdict)) << ToText(report, {});
+  EXPECT_TRUE(Contains(ToMarkdown(report), "2 rules found nothing"));
+  // It is advice if other programs are known to use the cores.
+  report.findings[0].settings = {{"intra_op_threads", int64_t{2}}};
+  EXPECT_FALSE(Contains(ToText(report, {}), "found nothing worth changing"));
+}
+
 TEST(TextReportTest, NotesNameTheSmallestGainOfAFinding) {
   const Report report =
       Analyze(Simulate({.ops = Ops(40, 5), .threads = 2}).trace);

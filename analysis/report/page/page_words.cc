@@ -28,7 +28,7 @@ std::string NameOfRun(const RunInfo& run) {
 // be gained: start with fp64-compute." "Up to" is used only for a bound.
 std::string FirstInWords(const Report& report) {
   for (const Finding& finding : report.findings) {
-    if (NumberOf(report, finding) != 1 ||
+    if (NumberOf(report, finding) != 1 || IsQuestion(finding) ||
         finding.gain_kind == GainKind::kNone) {
       continue;
     }
