@@ -85,14 +85,18 @@ std::string PredictedInWords(const Report& report, bool after) {
   }
   // Without this sentence a reader would apply the other predicted changes,
   // too.
-  const size_t predicted = static_cast<size_t>(
-      std::ranges::count_if(report.findings, [](const Finding& finding) {
-        return !IsNote(finding) && finding.gain_kind == GainKind::kPredicted;
-      }));
-  if (predicted > plan.ids.size()) {
-    text += predicted - plan.ids.size() == 1
-                ? " The other predicted change would add little."
-                : " The other predicted changes would add little.";
+  std::vector<std::string> others;
+  for (const Finding& finding : report.findings) {
+    if (!IsNote(finding) && finding.gain_kind == GainKind::kPredicted &&
+        std::ranges::count(plan.ids, finding.id) == 0) {
+      others.push_back(NumberText(report, finding.id));
+    }
+  }
+  if (!others.empty()) {
+    const bool one = others.size() == 1;
+    text += " After that, " + ListedWithAnd(others) +
+            " would add little, whatever " + (one ? "it gains" : "they gain") +
+            " alone.";
   }
   if (SetsBatch(plan)) {
     text += " Batch-size gains are normalised to the recorded batch size.";
