@@ -76,6 +76,8 @@ std::vector<double> StepsAfterEach(const Replay& replay,
 // another one makes the step 1 % shorter. That happens after other changes: one
 // loader worker may be enough for the recorded step, but not for a shorter one.
 //
+// Changes that are listed later (ComesLater) are tried last, too.
+//
 // Findings without edits or without a predicted gain, those that only ask for a
 // fact, and notes that are hints are ignored. REQUIRES: replay is valid.
 class PlanSearch {
@@ -93,7 +95,7 @@ class PlanSearch {
           candidate.finding.confidence == Confidence::kHint;
       if (!candidate.edits.empty() && !candidate.asks && !is_doubtful &&
           candidate.finding.gain_kind == GainKind::kPredicted) {
-        open_.push_back(&candidate);
+        (ComesLater(candidate) ? later_ : open_).push_back(&candidate);
       }
     }
   }
@@ -103,6 +105,9 @@ class PlanSearch {
   PlannedChanges Run() {
     // Replays each open variant once per round. Trying all subsets of the n
     // changes would need 2^n replays.
+    while (AddBest()) {
+    }
+    open_.insert(open_.end(), later_.begin(), later_.end());
     while (AddBest()) {
     }
     if (changes_.empty()) return {};
@@ -183,6 +188,7 @@ class PlanSearch {
   const Replay& replay_;
   const double noise_ns_;
   std::vector<const SizedFinding*> open_;
+  std::vector<const SizedFinding*> later_;  // tried when no other change helps
   PlannedChanges changes_;
   double step_ns_;  // with changes_
 };

@@ -104,15 +104,6 @@ bool OwnsTime(const AnalysisContext& context, const SizedFinding& owner,
   return left_ms < MinReportableGainMs(context);
 }
 
-// True for a hint that is listed after ordinary findings: a larger batch, which
-// changes the training result, and CUDA graphs for a step that must change
-// before it can be captured.
-bool ComesLater(const SizedFinding& sized) {
-  return sized.finding.confidence == Confidence::kHint &&
-         (sized.finding.id == "small-batch" ||
-          (sized.finding.id == "launch-bound" && sized.edits.empty()));
-}
-
 // The order among findings with a severity, whatever they gain. 0: ordinary
 // ones. 1: those whose severity is limited to low, and those that come later
 // (ComesLater). 2: hints whose severity is limited to low. 3: questions, which
@@ -189,6 +180,12 @@ FindingSeverity SeverityOfShare(double share) {
          : share >= kMedium ? FindingSeverity::kMedium
          : share >= kLow    ? FindingSeverity::kLow
                             : FindingSeverity::kNote;
+}
+
+bool ComesLater(const SizedFinding& sized) {
+  return sized.finding.confidence == Confidence::kHint &&
+         (sized.finding.id == "small-batch" ||
+          (sized.finding.id == "launch-bound" && sized.edits.empty()));
 }
 
 int RankGroup(const Finding& finding) {

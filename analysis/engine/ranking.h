@@ -27,6 +27,11 @@ FindingSeverity SeverityOfShare(double share);
 // ok, 3 other notes.
 int RankGroup(const Finding& finding);
 
+// True for a hint that is listed after ordinary findings: a larger batch, which
+// changes the training result, and CUDA graphs for a step that must change
+// before it can be captured.
+bool ComesLater(const SizedFinding& sized);
+
 // Sorts findings that Rank() has ranked.
 void SortByRank(std::vector<SizedFinding>& found);
 
