@@ -354,10 +354,10 @@ bool OnlyDrifted(const RankComparison& ranks) {
 std::string StartsInWords(const RankComparison& ranks) {
   if (ranks.start_wait_ms < kLateShare * ranks.step_ms) return "";
   return " They begin the only recorded step up to " +
-         Milliseconds(ranks.starts_apart_ms) + " apart. Another " +
+         Milliseconds(ranks.starts_apart_ms) + " apart, which alone explains " +
          Milliseconds(ranks.start_wait_ms) +
-         " of waiting come from that alone and are not counted: ranks that end "
-         "a step together begin the next one together. Record several steps.";
+         " of the waiting. The gain leaves that out, because ranks that end a "
+         "step together begin the next one together. Record several steps.";
 }
 
 Verdict CheckImbalance(const RankComparison& ranks) {
@@ -388,8 +388,8 @@ Verdict CheckImbalance(const RankComparison& ranks) {
   Finding finding;
   finding.confidence = Confidence::kStrong;
   finding.evidence =
-      "Ranks wait " + Milliseconds(waiting_ms) + " per step (" +
-      Percent(waiting_ms / ranks.step_ms) +
+      "Ranks wait " + Milliseconds(ranks.waiting_ms) + " per step (" +
+      Percent(ranks.waiting_ms / ranks.step_ms) +
       ") for the last rank to arrive at collectives: from " +
       Milliseconds(least->waiting_ms) + " (rank " +
       std::to_string(least->rank) + ") to " + Milliseconds(most->waiting_ms) +
@@ -403,9 +403,12 @@ Verdict CheckImbalance(const RankComparison& ranks) {
         " per step more than the others on " + CauseInWords(cause, true) + ".";
   }
   if (ranks.steps_of_other_shapes > 0) {
-    finding.evidence += " Input shapes differ between the ranks in " +
-                        std::to_string(ranks.steps_of_other_shapes) + " of " +
-                        Count(ranks.steps, "step") + ".";
+    finding.evidence += " Input shapes differ between the ranks";
+    if (ranks.steps > 1) {
+      finding.evidence += " in " + std::to_string(ranks.steps_of_other_shapes) +
+                          " of " + Count(ranks.steps, "step");
+    }
+    finding.evidence += ".";
   }
   finding.assumption = "at best: all ranks arrive together";
   finding.fix_cpp =
