@@ -19,6 +19,7 @@ namespace {
 constexpr double kOfStep = 0.05, kOfPath = 0.10;
 // Findings answer a cause if together they may save this share of its time.
 constexpr double kMostOfIt = 0.5;
+constexpr double kPrintedMs = 0.005;  // a smaller gain is printed as 0 ms
 constexpr size_t kNamesShown = 3;
 constexpr size_t kReasonsShown = 2;
 
@@ -117,6 +118,7 @@ std::string NoteInWords(const Report& report, Cause cause, bool mainly) {
   const Finding* largest = nullptr;
   for (const Finding& finding : report.findings) {
     if (!IsNote(finding) || finding.gain_kind == GainKind::kNone ||
+        finding.gain.expected_ms < kPrintedMs ||
         !Speaks(finding.id, cause, mainly)) {
       continue;
     }

@@ -5,6 +5,7 @@
 // 2 ms.
 #include <algorithm>
 #include <cmath>
+#include <initializer_list>
 #include <map>
 #include <optional>
 #include <string>
@@ -48,6 +49,12 @@ constexpr double kMostPerCallNs = 30'000;
 // on, it sets the pace.
 constexpr double kShareOfCpuStep = 0.3;
 constexpr size_t kRegionsShown = 3;
+// An op of an extension causes the launches if it makes this share of them, so
+// many in each call, in so many calls per step as a model has layers. Our own
+// choice: a layer's op takes one to three kernels.
+constexpr double kMostLaunches = 0.5;
+constexpr double kManyPerCall = 8;
+constexpr double kLayers = 8;
 
 // Names the two ops with the most framework time.
 std::string WorstOps(const AnalysisContext& m) {
@@ -149,6 +156,76 @@ std::string WorstRegions(const Trace& trace, const Steps& in,
         ")";
   }
   return text;
+}
+
+// An op of an extension that makes most of a step's launches.
+struct ManyKernels {
+  NameId name = 0;
+  double calls = 0, launches = 0;  // per steady step
+};
+
+// True for ops that neither PyTorch nor its engines define: those of extensions
+// and autograd functions written in Python.
+bool IsOfExtension(const Trace& trace, const Op& op) {
+  const std::string_view name = trace.name(op.name);
+  return op.kind == OpKind::kOperator &&
+         std::ranges::none_of(
+             std::initializer_list<std::string_view>{
+                 "aten::", "autograd::", "torch::", "c10d::", "c10::", "prim::",
+                 "inductor::", "Torch-Compiled", "## ", "triton", "Optimizer",
+                 "CompiledFunction", "CheckpointFunction"},
+             [&](std::string_view prefix) { return name.starts_with(prefix); });
+}
+
+// Returns the op of an extension that makes most launches, if it makes many in
+// each call.
+std::optional<ManyKernels> FindManyKernels(const AnalysisContext& m) {
+  std::map<RowId, double> by_op;  // launches in each call
+  double all = 0;
+  for (const KernelUse& use : m.kernels.uses) {
+    RowId op = m.trace.kernels()[use.kernel].op;
+    all += 1;
+    while (op != kNone && !IsOfExtension(m.trace, m.trace.ops()[op])) {
+      op = m.trace.ops()[op].parent;
+    }
+    if (op != kNone) by_op[op] += 1;
+  }
+  std::map<NameId, ManyKernels> by_name;
+  for (const auto& [op, launches] : by_op) {
+    ManyKernels& one = by_name[m.trace.ops()[op].name];
+    one.name = m.trace.ops()[op].name;
+    one.calls += 1 / m.kernels.steps;
+    one.launches += launches / m.kernels.steps;
+  }
+  for (const auto& [name, one] : by_name) {
+    if (one.calls >= kLayers &&
+        one.launches >= kMostLaunches * all / m.kernels.steps &&
+        one.launches >= kManyPerCall * one.calls) {
+      return one;
+    }
+  }
+  return {};
+}
+
+// Says that an extension makes the launches, which a graph of the step would
+// only hide.
+void SayManyKernels(const Trace& trace, const ManyKernels& many,
+                    Finding& finding) {
+  const std::string name(trace.name(many.name));
+  finding.evidence +=
+      " " + name + " makes " + Number(many.launches) + " of them, " +
+      MeanCount(many.launches / many.calls, "launch", "launches") +
+      " in each of " + MeanCount(many.calls, "call") + ".";
+  const bool eight_bit = name == "MatMul8bitLt";
+  const std::string other =
+      eight_bit
+          ? "load the weights in bfloat16, or with 4 bits, where a layer takes "
+            "one or two kernels: 8-bit layers with outliers (bitsandbytes) "
+            "save memory, not time"
+          : "use an implementation of " + name + " with fewer kernels";
+  finding.fix_cpp = other;
+  finding.fix_python = other + "; or torch.compile() it";
+  if (eight_bit) finding.fix_python = other;
 }
 
 // Returns how much longer the recorded step is than the unrecorded steps before
@@ -336,8 +413,13 @@ Verdict CheckLaunchBound(const AnalysisContext& m) {
   // They must be fixed first, and how much a graph then gains is unknown.
   std::vector<Alternative> alternatives = {
       {Edit{.dispatch_ns = kCompiledOpNs}}};
+  const std::optional<ManyKernels> many =
+      m.has_gpu ? FindManyKernels(m) : std::nullopt;
   const double waits = m.has_gpu ? WaitsPerStep(m) : 0;
-  if (waits > 0 && launching->calls < kLeastPiece * waits) {
+  if (many) {
+    SayManyKernels(m.trace, *many, finding);
+    alternatives.clear();
+  } else if (waits > 0 && launching->calls < kLeastPiece * waits) {
     finding.evidence += " " + MeanCount(waits, "wait") +
                         " for results per step end what can be compiled or "
                         "captured: see host-sync first.";
@@ -374,7 +456,9 @@ constexpr Rule kRules[] = {
                "more than 30 us per launch or op; on a CPU with at least 200 "
                "ops per step, and as a hint (low below 30 %)",
      .avoid = "waits, data loading, the garbage collector or the allocator "
-              "cause the idle time",
+              "cause the idle time. If half of the launches come from an "
+              "extension's op that makes 8 or more in each of 8 or more calls "
+              "per step, another implementation of that op is advised",
      .fix_cpp =
          "at::cuda::CUDAGraph, AOTInductor (inference), fewer and larger ops",
      .fix_python = "torch.compile(mode=\"reduce-overhead\"), a larger batch"}};

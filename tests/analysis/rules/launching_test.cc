@@ -96,6 +96,49 @@ Report WithCalls(int64_t usual_us, int64_t slow_us) {
                                " thread=0 number=0\n" + text));
 }
 
+// A step of `calls` calls of `op`, each of which launches `per_call` short
+// kernels.
+Report OfExtension(const std::string& op, int calls, int per_call) {
+  GpuText run;
+  for (int step = 0; step < 3; ++step) {
+    for (int i = 0; i < calls; ++i) {
+      run.Begin("op", op);
+      for (int k = 0; k < per_call; ++k) {
+        run.Pass(12);
+        run.Kernel(2, "tiny");
+      }
+      run.End();
+    }
+    run.Synchronize("cudaDeviceSynchronize");
+    run.EndStep();
+  }
+  return run.Analyzed();
+}
+
+TEST(LaunchBoundTest, NamesAnExtensionThatMakesTheLaunches) {
+  const auto fix_of = [](const Report& report) {
+    const Finding* finding = Find(report, "launch-bound");
+    return finding == nullptr ? std::string() : finding->fix_python;
+  };
+  const Report report = OfExtension("MatMul8bitLt", 24, 20);
+  const Finding* finding = Find(report, "launch-bound");
+  ASSERT_NE(finding, nullptr);
+  EXPECT_NE(
+      finding->evidence.find(
+          "MatMul8bitLt makes 480 of them, 20 launches in each of 24 calls"),
+      std::string::npos)
+      << finding->evidence;
+  EXPECT_TRUE(fix_of(report).starts_with("load the weights in bfloat16"));
+  EXPECT_TRUE(fix_of(OfExtension("MyLayer", 24, 20))
+                  .starts_with("use an implementation of MyLayer"));
+  // Few kernels, a whole model in one function, and ops of PyTorch.
+  for (const Report& other :
+       {OfExtension("MyLayer", 200, 2), OfExtension("MyModel", 1, 480),
+        OfExtension("aten::lstm", 24, 20)}) {
+    EXPECT_TRUE(fix_of(other).starts_with("torch.compile")) << fix_of(other);
+  }
+}
+
 TEST(LaunchBoundTest, LooksForOtherWorkWhereLaunchesAreInterrupted) {
   const auto says_so = [](const Report& report) {
     const Finding* finding = Find(report, "launch-bound");
