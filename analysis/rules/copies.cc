@@ -92,10 +92,12 @@ Verdict CheckSlowBus(const AnalysisContext& m) {
   finding.evidence =
       MeanCount(pinned.count, "copy", "copies") +
       " per step between pinned memory and the device, " + Bytes(pinned.bytes) +
-      " in " + Milliseconds(pinned.ns * 1e-6) + ", run at " + Bandwidth(rate) +
-      "; the bus of this device usually carries about " + Bandwidth(usual) +
-      ". For " + Milliseconds(pinned.exposed_ns * 1e-6) + " of the " +
-      Milliseconds(m.stats.mean_ms) + " step, no kernel runs at the same time.";
+      " in " + Milliseconds(pinned.ns * 1e-6) + " of copying, run at " +
+      Bandwidth(rate) + "; the bus of this device usually carries about " +
+      Bandwidth(usual) + ". For " + Milliseconds(pinned.exposed_ns * 1e-6) +
+      " of the " + Milliseconds(m.stats.mean_ms) + " step, " +
+      (m.trace.kernels().empty() ? "one or several of them run."
+                                 : "no kernel runs at the same time.");
   AddCopyExamples(m, pinned.copies, finding);
   finding.assumption = "at best: the bus reaches its usual rate";
   finding.fix_cpp = finding.fix_python =

@@ -74,6 +74,13 @@ PhaseSpans Inferred(const Trace& trace, const OpTree& tree,
       backward.push_back({op.begin_ns, op.end_ns});
     }
   }
+  // Without products and backward passes, no model runs.
+  const auto rows = tree.of_thread(steps.thread);
+  if (backward.empty() && std::ranges::none_of(rows, [&](RowId row) {
+        return tree.traits(row).matmul;
+      })) {
+    return spans;
+  }
   std::vector<Span> merged = Merge(backward);
   updates = Merge(std::move(updates));
   for (const StepWindow& step : steps.windows) {

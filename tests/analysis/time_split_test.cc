@@ -255,5 +255,17 @@ TEST(TimeSplitTest, WorkAfterTheOptimizersStepIsNoPartOfIt) {
                    0.27);
 }
 
+TEST(TimeSplitTest, CopyingIsNoForwardPass) {
+  const Trace trace = TraceFromText(R"(
+    step 0..1000000 thread=0
+    op 0..300000 thread=0 aten::empty
+    op 300000..900000 thread=0 aten::copy_
+  )");
+  const AnalysisContext measured(trace);
+  const auto phases = SplitByPhase(trace, measured.tree, measured.steps);
+  EXPECT_FALSE(phases.contains("forward"));
+  EXPECT_DOUBLE_EQ(phases.at("other"), 1);
+}
+
 }  // namespace
 }  // namespace stepscope::time_split_test
