@@ -89,6 +89,7 @@ constexpr auto kYielding = std::to_array<Yielding>(
      {"small-batch", "work-between-steps"},
      {"sorted-index-gradient", "gather-scatter", 1},
      {"sparse-kept-dense", "one-hot-product"},
+     {"sync-data-loading", "constant-propagation"},
      {"sync-data-loading", "constant-rebuilt"},
      {"sync-data-loading", "host-copy-on-convert"},
      {"sync-data-loading", "late-selection"},

@@ -325,7 +325,19 @@ Verdict CheckUnusedResults(const AnalysisContext& m) {
                     .trials = {left_out.edit}});
 }
 
+// True if hooks of modules see gradients during the backward pass. What they
+// make of them, such as gradients per sample, the recording does not show.
+bool HasModuleHooks(const Trace& trace) {
+  return std::ranges::any_of(trace.ops(), [&](const Op& op) {
+    return op.kind == OpKind::kBackward &&
+           trace.name(op.name).starts_with("BackwardHookFunction");
+  });
+}
+
 Verdict CheckUnreadGradients(const AnalysisContext& m) {
+  if (HasModuleHooks(m.trace)) {
+    return Skip("hooks of modules see gradients during the backward pass");
+  }
   const UnreadGradients found = FindUnreadGradients(m);
   if (!found.unknown.empty()) return Skip(found.unknown);
   if (found.parameters == 0) return CheckUnusedResults(m);

@@ -16,6 +16,7 @@ std::vector<Absent> AbsentRules() {
       {"clock-throttle", "no program makes a device hot on purpose"},
       {"cuda-graph-obstacles",
        "host-sync and allocator-churn are such obstacles; it names them all"},
+      {"constant-propagation", kPython},
       {"constant-rebuilt", kPython},
       {"contended-cores", "depends on what else the machine runs"},
       {"d2h-pageable", "depends on what is done with results"},

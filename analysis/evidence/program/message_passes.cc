@@ -96,7 +96,15 @@ class MessageFinder {
     // Without sizes, any rows.
     if (!source.empty() && (source.size() < 2 || source[1] < 2)) return false;
     if (name == "index") return !IsMask(row);
-    return NumberArgument(m_.trace, row, 1).value_or(0) == 0;
+    return TakesRows(row);
+  }
+
+  // True if the dimension, the second argument, is that of the rows: 0, or -2
+  // as torch_geometric gives it. Without arguments, any dimension may be.
+  bool TakesRows(RowId row) const {
+    const size_t rank = DimsOf(m_.trace, row, 0).size();
+    return !NumberArgument(m_.trace, row, 1) ||
+           DimArgument(m_.trace, row, 1, rank) == 0;
   }
 
   // True if x[mask] looks for the elements that are set.
@@ -132,8 +140,7 @@ class MessageFinder {
         std::ranges::find(kScatterOps, NameOf(row), &ScatterOp::name);
     if (op == std::end(kScatterOps) ||
         (op->name == "index_put" && !FlagArgument(m_.trace, row, 3)) ||
-        (op->takes_sums && op->name != "index_put" &&
-         NumberArgument(m_.trace, row, 1).value_or(0) != 0)) {
+        (op->takes_sums && op->name != "index_put" && !TakesRows(row))) {
       return nullptr;
     }
     return op;

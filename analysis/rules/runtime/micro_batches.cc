@@ -21,6 +21,7 @@
 #include "evidence/program/op_shapes.h"
 #include "ops/backward_nodes.h"
 #include "ops/contains.h"
+#include "ops/intervals.h"
 #include "ops/op_arguments.h"
 #include "steps/steady_steps.h"
 #include "words/quantities.h"
@@ -126,7 +127,91 @@ Saved SavedBy(const AnalysisContext& m, const Accumulation& now,
   return saved;
 }
 
+// --- on a CPU
+
+// Fewer passes may be wanted for the memory. Our own choice: so many passes of
+// one update are urged only from here on.
+constexpr double kFewPasses = 4, kManyPasses = 8;
+// Passes of one network over batches of equal sizes run equally many nodes,
+// but for a smaller last batch.
+constexpr double kAlike = 0.1;
+
+// True if the training thread runs a product in `span`, as a forward pass does.
+bool HasForwardPass(const AnalysisContext& m, Span span) {
+  return std::ranges::any_of(
+      m.tree.of_thread(m.steps.thread, span), [&](RowId row) {
+        return m.tree.traits(row).matmul && !m.tree.in_backward(row);
+      });
+}
+
+// Returns how many backward passes with gradients of parameters, each after a
+// forward pass of its own, there are for each update, if they are of one
+// network; 0 if that is unknown.
+double PassesPerUpdate(const AnalysisContext& m) {
+  if (m.parts.optimizer.inferred || m.steps.thread == kNone) return 0;
+  std::vector<double> nodes;
+  int64_t before_ns = INT64_MIN;
+  for (const GraphWalk& pass : FindGraphWalks(m)) {
+    const Span forward{before_ns, pass.span.begin_ns};
+    before_ns = pass.span.end_ns;
+    const bool keeps = std::ranges::any_of(
+        pass.nodes, [](const WalkedNode& node) { return !node.kept.empty(); });
+    if (keeps && HasForwardPass(m, forward)) {
+      nodes.push_back(static_cast<double>(pass.nodes.size()));
+    }
+  }
+  double updates = 0;
+  for (const Span& span : m.parts.optimizer.spans) {
+    updates += InSteadyStep(m.steps, span.begin_ns);
+  }
+  if (nodes.empty() || updates == 0) return 0;
+  const double usual = Median(nodes);
+  const auto alike = std::ranges::count_if(nodes, [&](double count) {
+    return std::abs(count - usual) <= kAlike * usual;
+  });
+  return static_cast<double>(alike) / updates;
+}
+
+// The time per step outside the loader and the optimizer.
+double PassesNs(const AnalysisContext& m) {
+  double ns = m.gain_step_ms() * 1e6 - m.MeanNs(Cause::kData);
+  for (size_t i : m.steps.steady) {
+    ns -= static_cast<double>(
+              LengthIn(m.parts.optimizer.spans, m.steps.windows[i].host)) /
+          static_cast<double>(m.steps.steady.size());
+  }
+  return std::max(0.0, ns);
+}
+
+Verdict CheckManyPasses(const AnalysisContext& m) {
+  const double passes = PassesPerUpdate(m);
+  if (passes < kFewPasses) return Clean();
+  Finding finding;
+  finding.confidence = Confidence::kHint;
+  finding.evidence = "Each update of the optimizer follows " +
+                     MeanCount(passes, "backward pass", "backward passes") +
+                     " of the same network over small batches. Ops on few "
+                     "samples do not use the cores well, and each pass reads "
+                     "all weights and makes all gradients.";
+  finding.assumption =
+      "at best: one pass over all samples takes as long as one over few";
+  finding.fix_python =
+      "pass larger batches through the network, as many as fit into memory, "
+      "and accumulate less often (Opacus: a larger max_physical_batch_size)";
+  finding.fix_cpp =
+      "pass larger batches through the network, as many as fit into memory, "
+      "and accumulate less often";
+  finding.wrong_if =
+      "larger batches do not fit into memory, or one pass keeps all cores busy";
+  return Fire(Found{.finding = std::move(finding),
+                    .bound_ns = (1 - 1 / passes) * PassesNs(m),
+                    .at_most = passes < kManyPasses
+                                   ? FindingSeverity::kLow
+                                   : FindingSeverity::kMedium});
+}
+
 Verdict CheckSmallMicroBatches(const AnalysisContext& m) {
+  if (!m.has_gpu) return CheckManyPasses(m);
   if (!m.ledger || m.kernels.uses.empty()) return Clean();
   const Accumulation now = FindAccumulation(m);
   if (now.passes < kLeastMerged) return Clean();
@@ -172,8 +257,7 @@ constexpr Rule kRules[] = {
     {.id = "small-micro-batches",
      .question = "Are gradients accumulated over micro-batches that would fit "
                  "as one?",
-     .runs = Runs::kGpuOnly,
-     .needs = {Kind::kKernel, Kind::kOp},
+     .needs = {Kind::kOp},
      .causes = {Cause::kCompute, Cause::kDispatch},
      .check = &CheckSmallMicroBatches,
      .reference = "Hugging Face Transformers, GPU training: gradient "
@@ -184,8 +268,10 @@ constexpr Rule kRules[] = {
          "kept, and memory was recorded with room for twice the activations "
          "(a hint that is low at most where it was not recorded); what this "
          "adds to gradients, casts of weights and memory-bound products takes "
-         "1 % of the step",
-     .avoid = "there is no room for a micro-batch twice as large",
+         "1 % of the step. On a CPU: an update follows four backward passes "
+         "or more of one network (low below eight)",
+     .avoid = "there is no room for a micro-batch twice as large; each pass "
+              "has an update of its own, as in PPO",
      .fix_cpp = "larger micro-batches, accumulated less often",
      .fix_python = "larger micro-batches, accumulated less often"}};
 

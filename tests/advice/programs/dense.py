@@ -111,7 +111,7 @@ def small_batch(fixed, factor):
         yield len(x)
 
 
-@program("gradient accumulation", "tune", expect=("small-batch",), also=("small-batch", "launch-bound"), knob=("batch_factor", 4))
+@program("gradient accumulation", "tune", expect=("small-micro-batches", "small-batch"), also=("small-batch", "launch-bound"), knob=("batch_factor", 4))
 def accumulation_tiny(fixed, factor):
     """Gradients are accumulated over eight batches of four although memory has room. Fix: fewer and larger batches."""
     micro = min(32, int(4 * factor)) if fixed else 4

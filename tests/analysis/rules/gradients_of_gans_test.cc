@@ -18,6 +18,7 @@ struct Adversarial {
   std::string updated = kFrozen;  // by the generator's optimizer
   std::string behind = "";        // an op after that
   bool adam = false;              // multiplies both of its averages
+  bool hooks = false;             // of modules, in the backward pass
   int steps = 6;
 };
 
@@ -66,6 +67,7 @@ Report Trained(const Adversarial& o) {
   for (int i = 0; i < o.steps; ++i) {
     forward(kFrozen);
     forward(kTrained);
+    if (o.hooks) text.Op("kind=backward BackwardHookFunctionBackward", 100);
     backward(sequence - 1, kTrained, 2'000, true, o.zeroes);
     if (!o.detached) backward(sequence - 2, kFrozen, 4'000, true, o.zeroes);
     if (!o.between.empty()) text.Op(o.between, 10);
@@ -304,6 +306,14 @@ TEST(GradientsOfGansTest, AreDividedByPlaceWhereSizesAreShared) {
     ASSERT_NE(finding, nullptr) << zeroes;
     EXPECT_NEAR(finding->gain.expected_ms, 2 * 2.02 + 2 * 1.02, 0.05) << zeroes;
   }
+}
+
+// As Opacus makes gradients per sample, and clears the others.
+TEST(GradientsOfGansTest, IsSkippedWhereHooksSeeGradients) {
+  ASSERT_NE(Find(Trained({}), kUnread), nullptr);
+  const Report report = Trained({.hooks = true});
+  EXPECT_EQ(Find(report, kUnread), nullptr);
+  EXPECT_EQ(std::ranges::count(report.skipped, kUnread, &SkippedRule::id), 1);
 }
 
 }  // namespace

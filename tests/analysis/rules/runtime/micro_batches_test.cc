@@ -1,5 +1,6 @@
 #include "analysis/rules/rule_testing.h"
 #include "support/compute_text.h"
+#include "support/cpu_text.h"
 
 namespace stepscope::micro_batches_test {
 namespace {
@@ -129,6 +130,52 @@ TEST(MicroBatchesTest, CountsPassesRatherThanSums) {
               std::string::npos)
         << finding->evidence;
   }
+}
+
+// CPU-only steps of `passes` backward passes over small batches. `forwards`:
+// each has a forward pass of its own. `updates`: so has each an update.
+Report OnCpu(int passes, bool forwards = true, bool updates = false) {
+  CpuText text;
+  int64_t sequence = 0;
+  for (int step = 0; step < 4; ++step) {
+    for (int pass = 0; pass < passes; ++pass) {
+      if (pass == 0 || forwards) {
+        text.Op("sequence=" + std::to_string(sequence) + " aten::linear",
+                1'000);
+      }
+      text.Op("kind=backward sequence=" + std::to_string(sequence++) +
+                  " AddmmBackward0",
+              2'000);
+      text.Op("kind=backward torch::autograd::AccumulateGrad", 20);
+      if (!updates && pass + 1 < passes) continue;
+      text.Begin();
+      text.Op("aten::_fused_sgd_", 100);
+      text.EndRange("kind=optimizer Optimizer.step#SGD.step");
+    }
+    text.EndStep();
+  }
+  return text.Analyzed();
+}
+
+TEST(MicroBatchesTest, AdvisesLargerBatchesOnACpu) {
+  const Report report = OnCpu(8);
+  const Finding* finding = Find(report, kRule);
+  ASSERT_NE(finding, nullptr);
+  EXPECT_EQ(finding->severity, FindingSeverity::kMedium);
+  // One of eight passes remains.
+  EXPECT_NEAR(finding->gain.expected_ms, 7 * 3.02, 0.01);
+  EXPECT_NE(finding->evidence.find("follows 8 backward passes"),
+            std::string::npos)
+      << finding->evidence;
+  EXPECT_EQ(Find(OnCpu(4), kRule)->severity, FindingSeverity::kLow);
+}
+
+TEST(MicroBatchesTest, NeedsForwardPassesWithoutUpdatesBetweenOnACpu) {
+  EXPECT_TRUE(IsClean(OnCpu(3), kRule));
+  // The losses of several tasks.
+  EXPECT_TRUE(IsClean(OnCpu(8, /*forwards=*/false), kRule));
+  // The mini-batches of PPO.
+  EXPECT_TRUE(IsClean(OnCpu(8, true, /*updates=*/true), kRule));
 }
 
 }  // namespace
