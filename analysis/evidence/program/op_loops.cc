@@ -255,8 +255,9 @@ class LoopFinder {
       loop.chain += (loop.chain.empty() ? "" : " > ") +
                     std::string(m_.trace.name(OpAt(row).name));
     }
-    if (!IsPerElement(from_ns, loop)) return {};
     const std::vector<std::vector<int64_t>> picks = Picked(ops, begins);
+    const bool own_passes = HasOwnBackward(loop) && Rises(ops, begins, picks);
+    if (!IsPerElement(from_ns, own_passes, loop)) return {};
     loop.scans = Scans(picks);
     std::vector<RowId> nodes = m_.backward.Of(m_.steps.thread, loop.forward);
     loop.has_backward = !nodes.empty();
@@ -464,11 +465,25 @@ class LoopFinder {
     });
   }
 
+  // True if each pass runs a backward pass, as one for the gradients of a
+  // single task or sample. A recurrence runs one for all of its passes.
+  bool HasOwnBackward(const OpLoop& loop) const {
+    int64_t passes = 0;
+    bool in_backward = false;
+    for (RowId row : m_.tree.of_thread(m_.steps.thread, loop.forward)) {
+      if (OpAt(row).parent != kNone) continue;
+      passes += m_.tree.in_backward(row) && !in_backward;
+      in_backward = m_.tree.in_backward(row);
+    }
+    return passes >= loop.passes;
+  }
+
   // True if each pass picks an element, reads a value, or multiplies one row or
   // sample, or if the elements of a tensor are added up one by one, as Python's
   // sum() does. Other chains may be iterations that depend on each other, as
-  // those of a solver or a recurrence. Also fills in what the loop does.
-  bool IsPerElement(int64_t from_ns, OpLoop& loop) const {
+  // those of a solver or a recurrence, unless each pass picks an element and
+  // runs a backward pass (`own_passes`). Also fills in what the loop does.
+  bool IsPerElement(int64_t from_ns, bool own_passes, OpLoop& loop) const {
     int64_t picked = 0, read = 0, attended = 0, multiplied = 0;
     bool unsized = false, several_rows = false;
     for (RowId row : m_.tree.of_thread(m_.steps.thread, loop.forward)) {
@@ -494,7 +509,7 @@ class LoopFinder {
     loop.attends =
         attended >= loop.passes && multiplied == 0 && !RunsUnknownOps(loop);
     if (loop.attends) return true;
-    if (several_rows) return false;
+    if (several_rows && !own_passes) return false;
     loop.round_trips = unsized && MakesRoundTrips(loop);
     if (unsized && !loop.round_trips) return false;
     loop.reads_values = read >= loop.passes;

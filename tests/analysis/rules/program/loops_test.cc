@@ -16,6 +16,7 @@ struct How {
   bool own_weights = false;  // each pass accumulates its gradients: a layer
   bool backward = true;
   bool one_by_one = false;  // each pass ends with its backward pass
+  bool picks = false;       // each pass picks the next sample
   bool updates = false;     // and then the optimizer steps
   bool on_gpu = false;
   double us = 15;         // time of each op
@@ -57,6 +58,12 @@ class Loop {
   }
   void Pass(int i) {
     text_.Pass(5);
+    if (how_.picks) {
+      Op("aten::select",
+         "(float[32," + std::to_string(how_.rows) +
+             ",64],Scalar=\"0\",Scalar=\"" + std::to_string(i) + "\")",
+         1);
+    }
     if (how_.product) {
       Op("aten::addmm",
          "(float[64],float[" + std::to_string(how_.rows) + ",64],float[64,64])",
@@ -357,6 +364,15 @@ TEST(UnbatchedLoopTest, AllowsABackwardPassPerPass) {
     EXPECT_NE(finding->evidence.find("and their backward passes"),
               std::string::npos);
   }
+}
+
+// As in meta-learning: each pass takes the ten samples of a task.
+TEST(UnbatchedLoopTest, AllowsSeveralRowsWithABackwardPassPerPass) {
+  const Report report = Of({.rows = 10, .one_by_one = true, .picks = true});
+  EXPECT_TRUE(Promises(report, "unbatched-loop"));
+  EXPECT_TRUE(IsClean(Of({.rows = 10, .one_by_one = true}), "unbatched-loop"));
+  // A recurrence picks the next element as well.
+  EXPECT_TRUE(IsClean(Of({.rows = 10, .picks = true}), "unbatched-loop"));
 }
 
 TEST(UnbatchedLoopTest, IgnoresPassesSeparatedByAnUpdate) {
