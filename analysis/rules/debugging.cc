@@ -1,9 +1,11 @@
 // Is a debugging aid still on?
 // Sources: PyTorch Performance Tuning Guide, "Disable debugging APIs"; "17
 // tips", number 13. Anomaly mode checks every gradient for NaN and waits for
-// the result. CUDA_LAUNCH_BLOCKING waits after every launch. emit_nvtx names
-// every op for a profiler.
+// the result. torch.distributions compares all arguments and samples with their
+// bounds, and reads the result ("validate_args"). CUDA_LAUNCH_BLOCKING waits
+// after every launch. emit_nvtx names every op for a profiler.
 #include <algorithm>
+#include <cstddef>
 #include <map>
 #include <optional>
 #include <string>
@@ -13,6 +15,8 @@
 
 #include "context/rule.h"
 #include "evidence/kernel_evidence.h"
+#include "evidence/recording_load.h"
+#include "ops/contains.h"
 #include "steps/patterns.h"
 #include "steps/steady_steps.h"
 #include "words/quantities.h"
@@ -187,6 +191,76 @@ bool FindAnomalyMode(const AnalysisContext& m, Aid& aid) {
   return true;
 }
 
+// True for ops that compare a tensor with a bound, or combine such results.
+bool Compares(std::string_view name) {
+  return IsAnyOf(name, {"aten::__and__", "aten::__or__", "aten::bitwise_and",
+                        "aten::eq", "aten::floor", "aten::ge", "aten::gt",
+                        "aten::le", "aten::lt", "aten::ne", "aten::sub",
+                        "aten::abs", "aten::remainder", "aten::sum"});
+}
+
+constexpr std::string_view kReadsResult = "aten::is_nonzero";
+
+// Finds what torch.distributions does with validate_args: comparisons, then
+// aten::_is_all_true, which nothing else calls, and a read of its result.
+bool FindArgumentChecks(const AnalysisContext& m, Aid& aid) {
+  if (m.steps.thread == kNone) return false;
+  std::vector<RowId> outermost, checks;
+  for (RowId row : m.tree.of_thread(m.steps.thread)) {
+    const Op& op = m.trace.ops()[row];
+    if (op.parent == kNone && (!m.tree.traits(row).bookkeeping ||
+                               m.trace.name(op.name) == kReadsResult)) {
+      outermost.push_back(row);
+    }
+  }
+  const auto name_of = [&](size_t i) {
+    return i < outermost.size() ? m.trace.name(m.trace.ops()[outermost[i]].name)
+                                : std::string_view();
+  };
+  std::vector<double> by_step(m.steps.windows.size() + 1);
+  double count = 0;
+  for (size_t i = 0; i < outermost.size(); ++i) {
+    if (name_of(i) != "aten::_is_all_true") continue;
+    const size_t step =
+        SteadyStepAt(m.steps, m.trace.ops()[outermost[i]].begin_ns);
+    if (step == m.steps.windows.size()) continue;
+    size_t first = i;
+    while (first > 0 && Compares(name_of(first - 1))) --first;
+    const size_t last = name_of(i + 1) == kReadsResult ? i + 1 : i;
+    checks.insert(checks.end(),
+                  outermost.begin() + static_cast<std::ptrdiff_t>(first),
+                  outermost.begin() + static_cast<std::ptrdiff_t>(last + 1));
+    const Op& begin = m.trace.ops()[outermost[first]];
+    const Op& end = m.trace.ops()[outermost[last]];
+    aid.blocks_ns += static_cast<double>(end.end_ns - begin.begin_ns);
+    by_step[step] += 1;
+    ++count;
+    if (aid.examples.size() < 3) {
+      aid.examples.push_back({m.steps.windows[step].number, begin.begin_ns,
+                              end.end_ns, "a check of arguments"});
+    }
+  }
+  if (!InMostSteps(m, by_step, 1)) return false;
+  const double steps = static_cast<double>(m.steps.steady.size());
+  aid.blocks_ns /= steps;
+  aid.bound_ns = aid.blocks_ns;
+  aid.what = "torch.distributions checks arguments and samples, " +
+             MeanCount(count / steps, "time") + " per step";
+  if (m.has_gpu) {
+    aid.what += ", and the host waits for each result";
+    DropChecks(m, checks, aid);
+  } else {
+    aid.only_bound = true;
+  }
+  aid.fix_python =
+      "torch.distributions.Distribution.set_default_validate_args(False), once "
+      "the model is known to be right (pyro.enable_validation(False); python "
+      "-O)";
+  aid.fix_cpp = aid.fix_python;
+  aid.assumption = "at best: nothing else than the checks takes this time";
+  return true;
+}
+
 bool FindBlockingLaunches(const AnalysisContext& m, Aid& aid) {
   std::vector<double> launches(m.steps.windows.size() + 1);
   std::vector<double> blocking(m.steps.windows.size() + 1);
@@ -214,6 +288,9 @@ bool FindBlockingLaunches(const AnalysisContext& m, Aid& aid) {
   }
   aid.bound_ns /= std::max(1.0, m.kernels.steps);
   aid.blocks_ns = aid.bound_ns;
+  // Without blocking, the device still has as much to do.
+  aid.bound_ns =
+      std::min(aid.bound_ns, std::max(0.0, m.step_ns() - DeviceBusyNs(m)));
   if (count < kFewLaunches) return false;
   std::vector<double> share(launches.size());
   for (size_t i = 0; i < launches.size(); ++i) {
@@ -249,34 +326,59 @@ bool FindEmitNvtx(const AnalysisContext& m, Aid& aid) {
   return true;
 }
 
+Found FoundOf(Aid aid) {
+  Finding finding;
+  finding.confidence = Confidence::kProven;
+  finding.examples = std::move(aid.examples);
+  finding.evidence = aid.what + ".";
+  if (aid.blocks_ns > 0) {
+    finding.evidence +=
+        (aid.only_bound ? " The checks take " : " This blocks the host for ") +
+        Milliseconds(aid.blocks_ns * 1e-6) + " per step.";
+  }
+  finding.assumption = aid.assumption;
+  finding.settings = std::move(aid.settings);
+  finding.fix_cpp = aid.fix_cpp;
+  finding.fix_python = aid.fix_python;
+  finding.wrong_if = "this run is for debugging";
+  Found found{.finding = std::move(finding), .bound_ns = aid.bound_ns};
+  if (!aid.only_bound) found.alternatives = {{std::move(aid.edit)}};
+  return found;
+}
+
 Verdict CheckDebugApi(const AnalysisContext& m) {
   Verdict verdict;
   for (bool (*find)(const AnalysisContext&, Aid&) :
        {&FindAnomalyMode, &FindBlockingLaunches, &FindEmitNvtx}) {
     Aid aid;
-    if (!find(m, aid)) continue;
-    Finding finding;
-    finding.confidence = Confidence::kProven;
-    finding.examples = std::move(aid.examples);
-    finding.evidence = aid.what + ".";
-    if (aid.blocks_ns > 0) {
-      finding.evidence += (aid.only_bound ? " The checks take "
-                                          : " This blocks the host for ") +
-                          Milliseconds(aid.blocks_ns * 1e-6) + " per step.";
-    }
-    finding.assumption = aid.assumption;
-    finding.settings = std::move(aid.settings);
-    finding.fix_cpp = aid.fix_cpp;
-    finding.fix_python = aid.fix_python;
-    finding.wrong_if = "this run is for debugging";
-    Found found{.finding = std::move(finding), .bound_ns = aid.bound_ns};
-    if (!aid.only_bound) found.alternatives = {{std::move(aid.edit)}};
-    verdict.found.push_back(std::move(found));
+    if (find(m, aid)) verdict.found.push_back(FoundOf(std::move(aid)));
   }
   return verdict;
 }
 
+Verdict CheckArguments(const AnalysisContext& m) {
+  Aid aid;
+  if (!FindArgumentChecks(m, aid)) return Clean();
+  return Fire(FoundOf(std::move(aid)));
+}
+
 constexpr Rule kRules[] = {
+    {.id = "argument-checks",
+     .question = "Does torch.distributions check arguments in each step?",
+     .needs = {Kind::kOp},
+     .causes = {Cause::kCompute, Cause::kHostCode, Cause::kSync,
+                Cause::kBlockingCopy},
+     .check = &CheckArguments,
+     .reference = "PyTorch documentation, torch.distributions: "
+                  "Distribution.set_default_validate_args: "
+                  "https://docs.pytorch.org/docs/stable/distributions.html",
+     .detect = "in 90 % of the steady steps, comparisons are followed by "
+               "aten::_is_all_true, with which only torch.distributions checks "
+               "arguments and samples",
+     .avoid = "the checks take less than 1 % of the step",
+     .fix_cpp = "LibTorch has no distributions",
+     .fix_python = "Distribution.set_default_validate_args(False)",
+     .change = "no checks of arguments"},
     {.id = "debug-api-on",
      .question = "Is anomaly detection, CUDA_LAUNCH_BLOCKING or emit_nvtx "
                  "still on?",

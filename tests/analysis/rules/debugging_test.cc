@@ -255,5 +255,28 @@ TEST(DebugApiTest, PredictsTheStackTracesOfNodesThatNoBackwardPassVisits) {
   EXPECT_NE(validation->assumption.find("stack traces"), std::string::npos);
 }
 
+TEST(ArgumentChecksTest, CountsComparisonsAndReadsWithTheChecks) {
+  const auto with = [](const std::string& check) {
+    CpuText text;
+    for (int step = 0; step < 4; ++step) {
+      text.Op("aten::mm", 10'000);
+      text.Op("aten::ge", 100);
+      text.Op("aten::le", 100);
+      text.Op("aten::__and__", 100);
+      text.Op(check, 200);
+      text.Op("aten::is_nonzero", 50);
+      text.EndStep();
+    }
+    return text.Analyzed();
+  };
+  const Report report = with("aten::_is_all_true");
+  const Finding* finding = Find(report, "argument-checks");
+  ASSERT_NE(finding, nullptr) << ToText(report, {.verbose = true});
+  EXPECT_NEAR(finding->gain.expected_ms, 0.55, 0.001);
+  EXPECT_NE(finding->evidence.find("1 time per step"), std::string::npos);
+  // The program's own assertions.
+  EXPECT_TRUE(IsClean(with("aten::all"), "argument-checks"));
+}
+
 }  // namespace
 }  // namespace stepscope::debugging_test
