@@ -9,6 +9,7 @@
 #include "report/compare_words.h"
 #include "report/markdown_escape.h"
 #include "report/text_page.h"
+#include "report/text_table.h"
 #include "words/compiled_names.h"
 #include "words/labels.h"
 #include "words/quantities.h"
@@ -18,8 +19,8 @@ namespace {
 
 constexpr size_t kRowsShown = 8;
 constexpr size_t kMostNameColumns = 56;
-constexpr size_t kLeastNameColumns = 8;
-constexpr size_t kRowIndent = 2;
+constexpr size_t kComparedNameColumns =
+    kMostNameColumns + 2;  // with the indent
 constexpr size_t kNumberColumns = 10;
 constexpr size_t kCallColumns = 16;
 constexpr size_t kLabelColumns = 10;
@@ -31,54 +32,32 @@ bool Differs(const ComparedTime& row) {
   return Number(row.after_ms - row.before_ms) != "0";
 }
 
-// The columns of a table that is `width` columns wide. The calls are left out
-// if they would leave no room for names.
-struct TableColumns {
-  size_t name = 0;
-  bool has_calls = false;
-};
-TableColumns ColumnsIn(int width, bool causes) {
-  // In this width, names have 24 columns besides the numbers and the calls.
-  constexpr int kLeastWithCalls = 72;
-  const bool has_calls = !causes && width >= kLeastWithCalls;
-  const size_t others =
-      kRowIndent + 3 * kNumberColumns + (has_calls ? kCallColumns : 0);
-  const size_t all = std::max(static_cast<size_t>(std::max(width, 0)),
-                              others + kLeastNameColumns);
-  return {std::min(all - others, kMostNameColumns), has_calls};
-}
-
 void AppendTextTable(const char* title, const std::vector<ComparedTime>& rows,
                      bool causes, bool has_gpu, int width, TextPage& page) {
   // The causes are listed even if none has changed, and such a table would say
   // nothing.
   if (causes ? std::ranges::none_of(rows, Differs) : rows.empty()) return;
-  const TableColumns columns = ColumnsIn(width, causes);
-  const size_t title_columns = columns.name + kRowIndent;
-  page.Line();
-  page.Line(PadRight(Clipped(title, title_columns), title_columns) +
-            PadLeft("before", kNumberColumns) +
-            PadLeft("after", kNumberColumns) +
-            PadLeft("change", kNumberColumns) +
-            (columns.has_calls ? PadLeft("calls", kCallColumns) : ""));
+  std::vector<TableColumn> columns = {{"before", kNumberColumns},
+                                      {"after", kNumberColumns},
+                                      {"change", kNumberColumns}};
+  if (!causes) columns.push_back({"calls", kCallColumns, /*spare=*/1});
+  TextTable table(title, kComparedNameColumns, std::move(columns));
   for (size_t i = 0; i < std::min(rows.size(), kRowsShown); ++i) {
     const ComparedTime& row = rows[i];
-    const double change = row.after_ms - row.before_ms;
     if (causes && !Differs(row)) continue;
-    const std::string name =
-        causes ? CauseInWords(row.name, has_gpu) : WithFusedOps(row.name);
-    std::string line = std::string(kRowIndent, ' ') +
-                       PadRight(Clipped(name, columns.name), columns.name) +
-                       PadLeft(Number(row.before_ms), kNumberColumns) +
-                       PadLeft(Number(row.after_ms), kNumberColumns) +
-                       PadLeft(Signed(change), kNumberColumns);
-    if (columns.has_calls) {
-      line +=
-          PadLeft(Number(row.before_calls) + " > " + Number(row.after_calls),
-                  kCallColumns);
+    std::vector<std::string> cells = {Number(row.before_ms),
+                                      Number(row.after_ms),
+                                      Signed(row.after_ms - row.before_ms)};
+    if (!causes) {
+      cells.push_back(Number(row.before_calls) + " > " +
+                      Number(row.after_calls));
     }
-    page.Line(line);
+    table.Add("  " + (causes ? CauseInWords(row.name, has_gpu)
+                             : WithFusedOps(row.name)),
+              std::move(cells));
   }
+  page.Line();
+  for (const std::string& line : table.Lines(width)) page.Line(line);
 }
 
 void AppendMarkdownTable(const char* title,

@@ -11,8 +11,9 @@
 namespace stepscope {
 
 // A title line and one line per part, the longest first; parts below 0.5 % of
-// the step are left out. Empty if the report has no critical path.
-std::vector<std::string> CriticalPathLines(const Report& report);
+// the step are left out, and names fit `width` columns. Empty if the report has
+// no critical path.
+std::vector<std::string> CriticalPathLines(const Report& report, int width);
 
 // Writes the value of the key "critical_path": [{"category", "name",
 // "ms_per_step"}].

@@ -1,16 +1,17 @@
 #include "report/place_text.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "report/text_page.h"
+#include "report/text_table.h"
 #include "words/quantities.h"
 
 namespace stepscope {
 namespace {
 
 constexpr size_t kPlacesShown = 8;
-constexpr size_t kLeastName = 24;
-constexpr size_t kMostName = 56;
+constexpr size_t kPlaceNameColumns = 26;
 
 std::string NameOf(const PlaceTime& place) {
   return place.class_name.empty() || place.class_name == place.name
@@ -19,46 +20,40 @@ std::string NameOf(const PlaceTime& place) {
 }
 
 void AppendPlaces(const Report& report, const std::vector<PlaceTime>& places,
-                  const std::string& title, bool nested, bool all,
+                  const std::string& title, bool nested, bool all, int width,
                   std::vector<std::string>& lines) {
   if (places.empty()) return;
   if (!lines.empty()) lines.emplace_back();
   const size_t count =
       all ? places.size() : std::min(kPlacesShown, places.size());
-  size_t width = kLeastName;
-  for (size_t i = 0; i < count; ++i) {
-    width = std::max(width, std::min(Columns(NameOf(places[i])), kMostName));
-  }
-  // The heading and the rows are built by one function, so that their columns
-  // agree.
-  const auto line = [&](const std::string& name, auto cell) {
-    std::string text = PadRight(name, width + 2);
-    if (report.has_gpu) {
-      text += PadLeft(cell("GPU ms", &PlaceTime::gpu_self_ms_per_step), 9);
-      if (nested) {
-        text +=
-            PadLeft(cell("with nested", &PlaceTime::gpu_total_ms_per_step), 13);
-      }
-    }
-    text += PadLeft(cell(report.has_gpu ? "host ms" : "self ms",
-                         &PlaceTime::self_ms_per_step),
-                    9);
-    if (nested && !report.has_gpu) {
-      text += PadLeft(cell("total ms", &PlaceTime::total_ms_per_step), 10);
-    }
-    lines.push_back(text +
-                    PadLeft(cell("calls", &PlaceTime::calls_per_step), 8));
+  std::vector<TableColumn> columns;
+  std::vector<double PlaceTime::*> members;
+  const auto add = [&](const char* heading, size_t width,
+                       double PlaceTime::*member, int spare = 0) {
+    columns.push_back({heading, width, spare});
+    members.push_back(member);
   };
-  line(title + (report.steps.count > 0 ? ", per step" : ""),
-       [](const char* heading, auto) { return std::string(heading); });
-  for (size_t i = 0; i < count; ++i) {
-    line("  " + Clipped(NameOf(places[i]), width),
-         [&](const char*, double PlaceTime::*member) {
-           const double value = places[i].*member;
-           return member == &PlaceTime::calls_per_step ? CallsText(value)
-                                                       : Number(value);
-         });
+  if (report.has_gpu) {
+    add("GPU ms", 9, &PlaceTime::gpu_self_ms_per_step);
+    if (nested) add("with nested", 13, &PlaceTime::gpu_total_ms_per_step, 1);
   }
+  add(report.has_gpu ? "host ms" : "self ms", 9, &PlaceTime::self_ms_per_step);
+  if (nested && !report.has_gpu) {
+    add("total ms", 10, &PlaceTime::total_ms_per_step);
+  }
+  add("calls", 8, &PlaceTime::calls_per_step, 2);
+  TextTable table(title + (report.steps.count > 0 ? ", per step" : ""),
+                  kPlaceNameColumns, std::move(columns));
+  for (size_t i = 0; i < count; ++i) {
+    std::vector<std::string> cells;
+    for (double PlaceTime::*member : members) {
+      const double value = places[i].*member;
+      cells.push_back(member == &PlaceTime::calls_per_step ? CallsText(value)
+                                                           : Number(value));
+    }
+    table.Add("  " + NameOf(places[i]), std::move(cells));
+  }
+  for (std::string& line : table.Lines(width)) lines.push_back(std::move(line));
   if (count < places.size()) {
     lines.push_back("  " + std::to_string(places.size() - count) +
                     " more: --verbose");
@@ -85,11 +80,13 @@ void WriteList(const char* key, const std::vector<PlaceTime>& places,
 
 }  // namespace
 
-std::vector<std::string> PlaceLines(const Report& report, bool all) {
+std::vector<std::string> PlaceLines(const Report& report, bool all, int width) {
   std::vector<std::string> lines;
-  AppendPlaces(report, report.modules, "modules by time", true, all, lines);
+  AppendPlaces(report, report.modules, "modules by time", true, all, width,
+               lines);
   // A source line encloses no other one, so it has no time "with nested".
-  AppendPlaces(report, report.lines, "source lines by time", false, all, lines);
+  AppendPlaces(report, report.lines, "source lines by time", false, all, width,
+               lines);
   return lines;
 }
 

@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <map>
+#include <utility>
 
 #include "report/text_page.h"
+#include "report/text_table.h"
 #include "words/quantities.h"
 
 namespace stepscope {
@@ -13,22 +15,20 @@ constexpr size_t kRanksShown = 16;
 constexpr size_t kEndsShown = 6;  // at each end, if there are more ranks
 constexpr size_t kRanksNamedOfGroup = 8;
 constexpr size_t kHostsNamedOfGroup = 4;
-constexpr size_t kGroupWidth = 40;
+constexpr size_t kRankColumns = 6;
+constexpr size_t kGroupColumns = 42;
 // Waits below this share of the step are not mentioned. Findings have the same
 // limit.
 constexpr double kLeastWaitShare = 0.01;
 
-std::string LineOf(const RankRow& row, bool compared) {
-  std::string line = "  " + PadLeft(std::to_string(row.rank), 4) +
-                     PadLeft(Number(row.step_ms), 10) +
-                     PadLeft(Number(row.busy_ms), 12) +
-                     PadLeft(Number(row.exposed_ms), 10);
+void AddRow(const RankRow& row, bool compared, TextTable& table) {
+  std::vector<std::string> cells = {Number(row.step_ms), Number(row.busy_ms),
+                                    Number(row.exposed_ms)};
   if (compared) {
-    line += PadLeft(Number(row.waiting_ms), 10) +
-            PadLeft(Number(row.late_ms), 8) +
-            PadLeft(std::to_string(row.last), 6);
+    cells.insert(cells.end(), {Number(row.waiting_ms), Number(row.late_ms),
+                               std::to_string(row.last)});
   }
-  return line;
+  table.Add("  " + PadLeft(std::to_string(row.rank), 4), std::move(cells));
 }
 
 // "ranks 0, 1 and 30 more"
@@ -50,23 +50,18 @@ std::string KindOf(const RankGroupRow& group) {
   return text;
 }
 
-// At least one blank, so that a long name does not touch the number.
-std::string Padded(const std::string& text, size_t width) {
-  return text + std::string(width > text.size() ? width - text.size() : 1, ' ');
+std::string RateCell(double gb_per_s) {
+  return gb_per_s > 0 ? Number(gb_per_s) : "-";
 }
 
-std::string RateColumn(double gb_per_s) {
-  return PadLeft(gb_per_s > 0 ? Number(gb_per_s) : "-", 8);
-}
-
-std::string GroupLine(const std::string& name, const RankGroupRow& group,
-                      bool machines) {
-  return "  " + Padded(name, kGroupWidth) +
-         PadLeft(Number(group.exposed_ms), 8) +
-         PadLeft(Number(group.total_ms), 8) +
-         PadLeft(group.bytes > 0 ? Number(group.bytes * 1e-6) : "-", 8) +
-         RateColumn(group.gb_per_s) +
-         (machines ? PadLeft(std::to_string(group.hosts), 10) : "");
+void AddGroup(const std::string& name, const RankGroupRow& group, bool machines,
+              TextTable& table) {
+  std::vector<std::string> cells = {
+      Number(group.exposed_ms), Number(group.total_ms),
+      group.bytes > 0 ? Number(group.bytes * 1e-6) : "-",
+      RateCell(group.gb_per_s)};
+  if (machines) cells.push_back(std::to_string(group.hosts));
+  table.Add("  " + name, std::move(cells));
 }
 
 // The machines of some ranks: " on node1 and node2".
@@ -114,13 +109,15 @@ std::string LateHostLine(const RankComparison& ranks,
 }
 
 // Groups with the same purpose share a line: their mean, and the slowest one.
-std::vector<std::string> GroupLines(const RankComparison& ranks, bool all) {
+std::vector<std::string> GroupLines(const RankComparison& ranks, bool all,
+                                    int width) {
   if (ranks.groups.empty()) return {};
   const bool machines = !ranks.machines.empty();
-  std::vector<std::string> lines = {
-      Padded("groups of ranks, ms per step and rank", kGroupWidth + 2) +
-      PadLeft("exposed", 8) + PadLeft("total", 8) + PadLeft("MB", 8) +
-      PadLeft("GB/s", 8) + (machines ? PadLeft("machines", 10) : "")};
+  std::vector<TableColumn> columns = {
+      {"exposed", 9}, {"total", 8}, {"MB", 8}, {"GB/s", 8}};
+  if (machines) columns.push_back({"machines", 10, /*spare=*/1});
+  TextTable table("groups of ranks, ms per step and rank", kGroupColumns,
+                  std::move(columns));
   std::vector<std::pair<std::string, std::vector<const RankGroupRow*>>> kinds;
   for (const RankGroupRow& group : ranks.groups) {
     // Groups have the same purpose if their kind, size and number of machines
@@ -149,27 +146,25 @@ std::vector<std::string> GroupLines(const RankComparison& ranks, bool all) {
     const std::string size = first.size > 0
                                  ? std::to_string(first.size)
                                  : std::to_string(first.ranks.size());
-    lines.push_back(GroupLine(
-        KindOf(first) + ", " +
-            Count(static_cast<int64_t>(groups.size()), "group") + " of " + size,
-        mean, machines));
+    AddGroup(KindOf(first) + ", " +
+                 Count(static_cast<int64_t>(groups.size()), "group") + " of " +
+                 size,
+             mean, machines, table);
     if (rated.size() > 1) {
-      lines.push_back("    slowest: " + RanksInWords(rated[0]->ranks) +
-                      OnMachines(ranks, *rated[0]) + " at " +
-                      Bandwidth(rated[0]->gb_per_s));
+      table.AddText("    slowest: " + RanksInWords(rated[0]->ranks) +
+                    OnMachines(ranks, *rated[0]) + " at " +
+                    Bandwidth(rated[0]->gb_per_s));
     }
     const std::string late = LateHostLine(ranks, groups);
-    if (!late.empty()) lines.push_back(late);
+    if (!late.empty()) table.AddText(late);
     // If the program itself described the group, KindOf() has said so already.
     if (!first.parallelism.empty() && first.evidence.find("described") != 0) {
-      lines.push_back(
-          "    probably " + first.parallelism +
-          " parallelism, judging by its traffic: " + first.evidence);
+      table.AddText("    probably " + first.parallelism +
+                    " parallelism, judging by its traffic: " + first.evidence);
     }
     if (!all || groups.size() < 2) continue;
     for (const RankGroupRow* group : groups) {
-      lines.push_back(
-          GroupLine("  " + RanksInWords(group->ranks), *group, machines));
+      AddGroup("  " + RanksInWords(group->ranks), *group, machines, table);
     }
   }
   for (const PipelineRow& pipeline : ranks.pipelines) {
@@ -184,37 +179,39 @@ std::vector<std::string> GroupLines(const RankComparison& ranks, bool all) {
       line += "; at least " + Percent(pipeline.ideal_frac) + " with " +
               Times(pipeline.micro_batches) + " micro-batches";
     }
-    lines.push_back(line);
+    table.AddText(line);
     // Shows one pipeline as an example of all; --verbose shows all of them.
     if (!all) break;
   }
-  return lines;
+  return table.Lines(width);
 }
 
 // One line per machine, the one that is waited for most first.
-std::vector<std::string> MachineLines(const RankComparison& ranks, bool all) {
+std::vector<std::string> MachineLines(const RankComparison& ranks, bool all,
+                                      int width) {
   if (ranks.machines.empty()) return {};
-  std::vector<std::string> lines = {Padded("machines", kGroupWidth + 2) +
-                                    PadLeft("waited for", 12) +
-                                    PadLeft("last", 8) + PadLeft("of", 8) +
-                                    PadLeft("GB/s", 8) + PadLeft("others", 8)};
+  const auto recurs = [&](const MachineRow& machine) {
+    return machine.recurs &&
+           machine.waited_for_ms >= kLeastWaitShare * ranks.step_ms;
+  };
+  std::vector<TableColumn> columns = {
+      {"waited for", 12}, {"last", 8}, {"of", 8}, {"GB/s", 8}, {"others", 8}};
+  const bool any_recurs = std::ranges::any_of(ranks.machines, recurs);
+  if (any_recurs) columns.push_back({"", 11});
+  TextTable table("machines", kGroupColumns, std::move(columns));
   const size_t shown = all ? ranks.machines.size()
                            : std::min(ranks.machines.size(), kRanksShown);
   for (size_t i = 0; i < shown; ++i) {
     const MachineRow& machine = ranks.machines[i];
-    lines.push_back(
-        "  " +
-        Padded(machine.host + ", " + RanksInWords(machine.ranks), kGroupWidth) +
-        PadLeft(Number(machine.waited_for_ms), 12) +
-        PadLeft(std::to_string(machine.last), 8) +
-        PadLeft(std::to_string(machine.skewed), 8) +
-        RateColumn(machine.inside_gb_per_s) +
-        RateColumn(machine.across_gb_per_s) +
-        (machine.recurs &&
-                 machine.waited_for_ms >= kLeastWaitShare * ranks.step_ms
-             ? "  recurring"
-             : ""));
+    std::vector<std::string> cells = {
+        Number(machine.waited_for_ms), std::to_string(machine.last),
+        std::to_string(machine.skewed), RateCell(machine.inside_gb_per_s),
+        RateCell(machine.across_gb_per_s)};
+    if (any_recurs) cells.push_back(recurs(machine) ? "recurring" : "");
+    table.Add("  " + machine.host + ", " + RanksInWords(machine.ranks),
+              std::move(cells));
   }
+  std::vector<std::string> lines = table.Lines(width);
   if (shown < ranks.machines.size()) {
     lines.push_back(
         "  ... " +
@@ -230,13 +227,17 @@ std::vector<std::string> MachineLines(const RankComparison& ranks, bool all) {
 
 }  // namespace
 
-std::vector<std::string> RankLines(const Report& report, bool all) {
+std::vector<std::string> RankLines(const Report& report, bool all, int width) {
   const RankComparison& ranks = report.ranks;
   if (ranks.rows.empty()) return {};
   const bool compared = ranks.why_not.empty();
-  std::vector<std::string> lines = {
-      std::string("ranks, ms per step: step   computing   exposed") +
-      (compared ? "   waiting    late  last" : "")};
+  std::vector<TableColumn> columns = {{"step", 10},
+                                      {"computing", 12, /*spare=*/1},
+                                      {"exposed", 10, /*spare=*/2}};
+  if (compared) {
+    columns.insert(columns.end(), {{"waiting", 10}, {"late", 8}, {"last", 6}});
+  }
+  TextTable table("ranks, ms per step", kRankColumns, std::move(columns));
   std::vector<const RankRow*> rows;
   for (const RankRow& row : ranks.rows) rows.push_back(&row);
   size_t left_out = 0;
@@ -248,7 +249,8 @@ std::vector<std::string> RankLines(const Report& report, bool all) {
     left_out = rows.size() - 2 * kEndsShown;
     rows.erase(rows.begin() + kEndsShown, rows.end() - kEndsShown);
   }
-  for (const RankRow* row : rows) lines.push_back(LineOf(*row, compared));
+  for (const RankRow* row : rows) AddRow(*row, compared, table);
+  std::vector<std::string> lines = table.Lines(width);
   if (left_out > 0) {
     lines.push_back("  ... " + Count(static_cast<int64_t>(left_out), "rank") +
                     " in between (--verbose shows all)");
@@ -261,10 +263,10 @@ std::vector<std::string> RankLines(const Report& report, bool all) {
   } else {
     lines.push_back("  not compared: " + ranks.why_not);
   }
-  for (std::string& line : GroupLines(ranks, all)) {
+  for (std::string& line : GroupLines(ranks, all, width)) {
     lines.push_back(std::move(line));
   }
-  for (std::string& line : MachineLines(ranks, all)) {
+  for (std::string& line : MachineLines(ranks, all, width)) {
     lines.push_back(std::move(line));
   }
   return lines;

@@ -21,6 +21,8 @@
 namespace stepscope {
 namespace {
 
+constexpr int kTableColumns = 100;
+
 void AppendHeader(const Report& report, std::string& text) {
   std::string name = report.run.name;
   if (name.empty()) {
@@ -134,7 +136,8 @@ std::string ToMarkdown(const Report& report) {
   }
   // Printed as code, because blanks align the columns.
   for (const std::vector<std::string>& lines :
-       {RankLines(report, false), PlaceLines(report, false)}) {
+       {RankLines(report, false, kTableColumns),
+        PlaceLines(report, false, kTableColumns)}) {
     if (lines.empty()) continue;
     text += "\n```\n";
     for (const std::string& line : lines) text += Printable(line) + "\n";

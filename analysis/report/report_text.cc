@@ -14,6 +14,7 @@
 #include "report/ranks_text.h"
 #include "report/step_text.h"
 #include "report/text_page.h"
+#include "report/text_table.h"
 #include "report/whole_run_text.h"
 #include "words/compiled_names.h"
 #include "words/conclusion.h"
@@ -24,6 +25,7 @@ namespace stepscope {
 namespace {
 
 constexpr size_t kTopOpsShown = 5;
+constexpr size_t kOpNameColumns = 26;
 // Further findings would not fit on a screen, so they are only named in one
 // line.
 constexpr size_t kFindingsShown = 5;
@@ -166,32 +168,23 @@ void PrintTopOps(const Report& report, const TextOptions& options,
   const size_t count = options.verbose
                            ? report.top_ops.size()
                            : std::min(kTopOpsShown, report.top_ops.size());
-  // Wide enough for the title line.
-  size_t width = 24;
-  std::vector<std::string> names;
-  for (size_t i = 0; i < count; ++i) {
-    const TopOp& op = report.top_ops[i];
-    names.push_back(WithFusedOps(op.name) +
-                    (op.other_thread ? " (other thread)" : ""));
-    width = std::max(width, std::min<size_t>(Columns(names.back()), 56));
-  }
   // Prints times without nested ops; on a CPU, also times with them.
   const bool gpu = report.has_gpu;
   const std::string title = gpu ? "ops by GPU time" : "ops by self time";
-  page.Line();
-  page.Line(PadRight(title + (report.steps.count > 0 ? ", per step" : ""),
-                     width + 2) +
-            PadLeft(gpu ? "GPU ms" : "self ms", 9) +
-            PadLeft(gpu ? "host ms" : "total ms", 10) + PadLeft("calls", 8));
+  TextTable table(title + (report.steps.count > 0 ? ", per step" : ""),
+                  kOpNameColumns,
+                  {{gpu ? "GPU ms" : "self ms", 9},
+                   {gpu ? "host ms" : "total ms", 10},
+                   {"calls", 8, /*spare=*/1}});
   for (size_t i = 0; i < count; ++i) {
     const TopOp& op = report.top_ops[i];
-    page.Line(
-        "  " + PadRight(Clipped(names[i], width), width) +
-        PadLeft(Number(gpu ? op.gpu_self_ms_per_step : op.self_ms_per_step),
-                9) +
-        PadLeft(Number(gpu ? op.self_ms_per_step : op.total_ms_per_step), 10) +
-        PadLeft(CallsText(op.calls_per_step), 8));
+    table.Add("  " + WithFusedOps(op.name) +
+                  (op.other_thread ? " (other thread)" : ""),
+              {Number(gpu ? op.gpu_self_ms_per_step : op.self_ms_per_step),
+               Number(gpu ? op.self_ms_per_step : op.total_ms_per_step),
+               CallsText(op.calls_per_step)});
   }
+  PrintLines(table.Lines(options.width), page);
 }
 
 void PrintWholeRun(const Report& report, const TextOptions& options,
@@ -207,7 +200,8 @@ void PrintCriticalPath(const Report& report, const TextOptions& options,
                        TextPage& page) {
   if (!options.verbose || report.critical_path.empty()) return;
   page.Line();
-  for (const std::string& line : CriticalPathLines(report)) page.Line(line);
+  for (const std::string& line : CriticalPathLines(report, options.width))
+    page.Line(line);
 }
 
 void PrintMemoryPeaks(const Report& report, const TextOptions& options,
@@ -296,10 +290,10 @@ std::string ToText(const Report& report, const TextOptions& options) {
   }
   PrintStepBreakdown(report, page);
   PrintFindings(report, options, page);
-  PrintLines(RankLines(report, options.verbose), page);
+  PrintLines(RankLines(report, options.verbose, options.width), page);
   PrintWholeRun(report, options, page);
   PrintTopOps(report, options, page);
-  PrintLines(PlaceLines(report, options.verbose), page);
+  PrintLines(PlaceLines(report, options.verbose, options.width), page);
   PrintCriticalPath(report, options, page);
   PrintMemoryPeaks(report, options, page);
   PrintFooter(report, options, page);

@@ -8,6 +8,7 @@
 #include <cstdio>
 
 #include "report/json_text.h"
+#include "report/text_table.h"
 #include "words/compiled_names.h"
 #include "words/quantities.h"
 
@@ -15,9 +16,12 @@ namespace stepscope {
 namespace {
 
 struct Column {
-  std::string title;
+  TableColumn table;
   std::vector<std::string> cells;
 };
+
+// Which columns are left out first where the terminal is too narrow.
+enum Spare { kNever, kTotals, kShare, kDeviceTotal, kMean, kLongest };
 
 std::string Fixed(double value, int decimals) {
   char text[48];
@@ -46,109 +50,81 @@ std::string Rate(const TopRow& row) {
 }
 
 template <typename Cell>
-void Add(const TopTable& table, std::string title, std::vector<Column>& columns,
-         Cell cell) {
-  Column column = {std::move(title), {}};
+void Add(const TopTable& table, std::string heading, Spare spare,
+         std::vector<Column>& columns, Cell cell) {
+  Column column = {{std::move(heading), 0, spare}, {}};
   for (const TopRow& row : table.rows) column.cells.push_back(cell(row));
   columns.push_back(std::move(column));
 }
 
-std::vector<Column> Columns(const TopTable& table) {
+std::vector<Column> ColumnsOf(const TopTable& table) {
   std::vector<Column> columns;
-  Add(table, "self", columns,
+  Add(table, "self", kNever, columns,
       [](const TopRow& row) { return Time(row.self_ns); });
-  Add(table, "share", columns,
+  Add(table, "share", kShare, columns,
       [](const TopRow& row) { return Fixed(row.share_frac * 100, 1) + " %"; });
   // Total and self time differ only in these two tables, because only their
   // rows nest.
   if (table.name == "ops" || table.name == "ranges") {
-    Add(table, "total", columns,
-        [](const TopRow& row) { return Time(row.total_ns); });
+    // The rows are sorted by it only if somebody asks for it.
+    Add(table, "total", table.order == TopOrder::kTotal ? kNever : kTotals,
+        columns, [](const TopRow& row) { return Time(row.total_ns); });
   }
   if (table.has_device) {
-    Add(table, "GPU self", columns,
+    Add(table, "GPU self", kNever, columns,
         [](const TopRow& row) { return Time(row.device_self_ns); });
-    Add(table, "GPU total", columns,
+    Add(table, "GPU total", kDeviceTotal, columns,
         [](const TopRow& row) { return Time(row.device_total_ns); });
   }
-  Add(table, "calls", columns,
+  Add(table, "calls", kNever, columns,
       [](const TopRow& row) { return std::to_string(row.calls); });
-  Add(table, "mean", columns, [](const TopRow& row) {
+  Add(table, "mean", kMean, columns, [](const TopRow& row) {
     return Time(row.total_ns / std::max<int64_t>(row.calls, 1));
   });
-  Add(table, "longest", columns,
+  Add(table, "longest", kLongest, columns,
       [](const TopRow& row) { return Time(row.max_ns); });
   if (table.has_bytes) {
-    Add(table, "bytes", columns, [](const TopRow& row) {
+    Add(table, "bytes", kTotals, columns, [](const TopRow& row) {
       return row.bytes > 0 ? Bytes(static_cast<double>(row.bytes)) : "";
     });
-    Add(table, "rate", columns, Rate);
+    Add(table, "rate", kNever, columns, Rate);
   }
   return columns;
 }
 
-// Returns `text`, with its middle left out if it is longer than `width`
-// columns.
-std::string Shortened(const std::string& text, size_t width) {
-  if (text.size() <= width) return text;
-  const size_t tail = width / 3;
-  size_t front = width - tail - 3;
-  size_t back = text.size() - tail;
-  // Must not cut inside a character of several bytes.
-  const auto inside = [&](size_t at) { return (text[at] & 0xC0) == 0x80; };
-  while (front > 0 && inside(front)) --front;
-  while (back < text.size() && inside(back)) ++back;
-  return text.substr(0, front) + "..." + text.substr(back);
-}
-
-void AppendTable(const TopTable& table, int width, std::string& out) {
-  const std::vector<Column> columns = Columns(table);
-  std::vector<size_t> widths;
-  size_t used = 0;
-  for (const Column& column : columns) {
-    // Titles and cells are ASCII, so their bytes are columns.
-    size_t widest = column.title.size();
-    for (const std::string& cell : column.cells)
-      widest = std::max(widest, cell.size());
-    widths.push_back(widest);
-    used += widest + 2;
-  }
+// Adds the headings that find no room to `left_out`.
+void AppendTable(const TopTable& table, int width,
+                 std::vector<std::string>& left_out, std::string& out) {
+  const std::vector<Column> columns = ColumnsOf(table);
+  std::vector<TableColumn> headings;
+  headings.reserve(columns.size());
+  for (const Column& column : columns) headings.push_back(column.table);
   const bool has_shapes = std::ranges::any_of(
       table.rows, [](const TopRow& row) { return !row.shape.empty(); });
   // Names with shapes get more room: shapes are long, and the table is printed
   // to show them.
-  const size_t least_name = has_shapes ? 72 : 24;
-  const size_t room = std::max(width, 0) > static_cast<int>(used)
-                          ? static_cast<size_t>(width) - used
-                          : 0;
-  // The name is the last column, so that a long one does not move the others.
-  const size_t name_width = std::max(least_name, room);
-  const auto line = [&](auto cell, const std::string& name) {
-    for (size_t i = 0; i < columns.size(); ++i) {
-      const std::string& text = cell(columns[i]);
-      out.append(widths[i] - text.size(), ' ');
-      out += text + "  ";
-    }
-    out += name + "\n";
-  };
-  out += table.name + ": " +
-         Count(static_cast<int64_t>(table.row_count), "row") + ", " +
-         Time(table.self_ns) + " self time\n";
-  line([](const Column& column) -> const std::string& { return column.title; },
-       "name");
+  TextTable text("name", has_shapes ? 72 : 24, std::move(headings));
   for (size_t row = 0; row < table.rows.size(); ++row) {
     std::string name = WithFusedOps(table.rows[row].name);
     if (!table.rows[row].shape.empty()) name += "  " + table.rows[row].shape;
-    name = Printable(name);
-    line(
-        [&](const Column& column) -> const std::string& {
-          return column.cells[row];
-        },
-        Shortened(name, name_width));
+    std::vector<std::string> cells;
+    cells.reserve(columns.size());
+    for (const Column& column : columns) cells.push_back(column.cells[row]);
+    text.Add(std::move(name), std::move(cells));
+  }
+  out += table.name + ": " +
+         Count(static_cast<int64_t>(table.row_count), "row") + ", " +
+         Time(table.self_ns) + " self time\n";
+  // The name is the last column, so that a long one does not move the others.
+  for (const std::string& line : text.LinesWithNamesLast(width)) {
+    out += line + "\n";
   }
   if (table.row_count > table.rows.size()) {
     out += "(" + std::to_string(table.row_count - table.rows.size()) +
            " more; --limit 0 shows all)\n";
+  }
+  for (const std::string& heading : text.LeftOutWithNamesLast(width)) {
+    if (std::ranges::count(left_out, heading) == 0) left_out.push_back(heading);
   }
 }
 
@@ -176,9 +152,14 @@ void AppendCell(std::string text, std::string& out) {
 
 std::string ToText(const std::vector<TopTable>& tables, int width) {
   std::string out;
+  std::vector<std::string> left_out;
   for (const TopTable& table : tables) {
     if (!out.empty()) out += '\n';
-    AppendTable(table, width, out);
+    AppendTable(table, width, left_out, out);
+  }
+  if (!left_out.empty()) {
+    out += "\n(no room for " + ListedWithAnd(left_out) +
+           "; a wider terminal or --format csv has them)\n";
   }
   return out;
 }

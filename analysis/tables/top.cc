@@ -271,6 +271,7 @@ void Maker::Add(const char* name, std::vector<TopRow> rows, bool has_device,
                 bool has_bytes) {
   if (rows.empty()) return;
   TopTable table = {.name = name,
+                    .order = options_.order,
                     .has_device = has_device,
                     .has_bytes = has_bytes,
                     .row_count = rows.size(),

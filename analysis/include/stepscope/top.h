@@ -46,9 +46,10 @@ struct TopOptions {
 };
 
 struct TopTable {
-  std::string name;          // "ops", "ranges", "calls", "kernels", "copies"
-  bool has_device = false;   // the device_* members are set
-  bool has_bytes = false;    // `bytes` is set
+  std::string name;  // "ops", "ranges", "calls", "kernels", "copies"
+  TopOrder order = TopOrder::kSelf;  // of the rows
+  bool has_device = false;           // the device_* members are set
+  bool has_bytes = false;            // `bytes` is set
   int64_t self_ns = 0;       // of all rows, including those beyond the limit
   size_t row_count = 0;      // likewise
   std::vector<TopRow> rows;  // largest first, by TopOptions::order
@@ -60,7 +61,9 @@ struct TopTable {
 std::vector<TopTable> MakeTopTables(const Trace& trace,
                                     const TopOptions& options);
 
-// Aligned columns for a terminal of `width` columns.
+// Aligned columns for a terminal of `width` columns: names are shortened, and
+// columns that find no room are named at the end. With width 0, for a
+// file, no column is left out.
 std::string ToText(const std::vector<TopTable>& tables, int width);
 // RFC 4180 with one header line; times in microseconds.
 std::string ToCsv(const std::vector<TopTable>& tables);

@@ -104,8 +104,7 @@ int RunTop(const CommandWords& given) {
       : arguments->format == 2 ? ToJson(tables)
       : tables.empty()
           ? "the trace has no events of this kind\n"
-          : FitLines(ToText(tables, WidthFor(output, Terminal().width)),
-                     WidthFor(output, 0));
+          : FitLines(ToText(tables, WidthFor(output, 0)), WidthFor(output, 0));
   return WriteResult(text, output);
 }
 

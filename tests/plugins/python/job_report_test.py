@@ -15,7 +15,7 @@ from training_programs import PYTHON, needs
 pytestmark = needs("torch")
 
 PROGRAM = programs.HERE / "programs/job.py"
-RANKS_SECTION = "ranks, ms per step:"
+RANKS_SECTION = "ranks, ms per step"
 
 
 def torchrun(ranks, *words):
