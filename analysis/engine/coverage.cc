@@ -100,15 +100,15 @@ bool Speaks(std::string_view id, Cause cause, bool mainly) {
   return IsAbout(id, cause) && (CausesOf(id).front() == cause) == mainly;
 }
 
-// "a and b save only part of it"; empty if no finding of `ids` is about it.
+// "a, b and c save only part of it"; empty if no finding of `ids` is about it.
 std::string PartsInWords(const std::vector<std::string>& ids, Cause cause,
                          bool mainly) {
-  std::vector<std::string> spoken;
-  std::ranges::copy_if(
-      ids, std::back_inserter(spoken),
-      [&](const std::string& id) { return Speaks(id, cause, mainly); });
-  if (spoken.empty()) return "";
-  return ListedWithAnd(spoken) + (spoken.size() == 1 ? " saves" : " save") +
+  std::vector<std::string> parts;
+  for (const std::string& id : ids) {
+    if (Speaks(id, cause, mainly)) parts.push_back(id);
+  }
+  if (parts.empty()) return "";
+  return ListedWithAnd(parts) + (parts.size() == 1 ? " saves" : " save") +
          " only part of it";
 }
 

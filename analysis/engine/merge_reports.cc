@@ -24,13 +24,19 @@ constexpr int64_t kInvalidShown = 3;
 
 using Ranks = std::vector<RankDigest>;
 
+// "0, 2, 5, 6, ...", in the order of their numbers.
 std::string RankList(const std::vector<RankFinding>& of_ranks) {
-  std::string text;
-  for (size_t i = 0; i < std::min<size_t>(of_ranks.size(), 4); ++i) {
-    text +=
-        (i > 0 ? ", " : "") + std::to_string(of_ranks[i].rank->report.run.rank);
+  std::vector<int32_t> ranks;
+  ranks.reserve(of_ranks.size());
+  for (const RankFinding& one : of_ranks) {
+    ranks.push_back(one.rank->report.run.rank);
   }
-  return text + (of_ranks.size() > 4 ? ", ..." : "");
+  std::ranges::sort(ranks);
+  std::string text;
+  for (size_t i = 0; i < std::min<size_t>(ranks.size(), 4); ++i) {
+    text += (i > 0 ? ", " : "") + std::to_string(ranks[i]);
+  }
+  return text + (ranks.size() > 4 ? ", ..." : "");
 }
 
 // Turns `finding` into a note without a gain.
@@ -74,7 +80,8 @@ Finding MergeOne(std::vector<RankFinding> of_ranks,
   const std::string name = std::to_string(shown->rank->report.run.rank);
   merged.evidence +=
       of_ranks.size() == ranks
-          ? " Found on all " + std::to_string(ranks) +
+          ? " Found on " +
+                (ranks == 2 ? "both" : "all " + std::to_string(ranks)) +
                 " ranks; the figures are those of rank " + name + "."
           : " Found on " + std::to_string(of_ranks.size()) + " of " +
                 std::to_string(ranks) + " ranks (" + RankList(of_ranks) + ").";

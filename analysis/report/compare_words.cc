@@ -1,7 +1,6 @@
 #include "report/compare_words.h"
 
 #include <algorithm>
-#include <cctype>
 #include <cmath>
 
 #include "report/step_text.h"
@@ -9,11 +8,6 @@
 
 namespace stepscope {
 namespace {
-
-std::string Capitalised(std::string text) {
-  if (!text.empty()) text[0] = static_cast<char>(std::toupper(text[0]));
-  return text;
-}
 
 std::string SideText(const RunInfo& run, const StepSpread& spread) {
   std::string text = run.source.empty() ? run.name : run.source;

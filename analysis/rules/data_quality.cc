@@ -330,10 +330,10 @@ Verdict CheckWarmup(const AnalysisContext& m) {
     if (step.kind != StepKind::kWarmUp) continue;
     steps += (steps.empty() ? "" : ", ") + std::to_string(step.number);
     if (finding.examples.size() < 3) {
-      finding.examples.push_back({step.number, step.host.begin_ns,
-                                  step.host.end_ns,
-                                  Milliseconds(step.one_off_ns * 1e-6) +
-                                      " of one-off loading or allocation"});
+      finding.examples.push_back(
+          {step.number, step.host.begin_ns, step.host.end_ns,
+           "one-off loading or allocation (" +
+               Milliseconds(step.one_off_ns * 1e-6) + ")"});
     }
   }
   if (steps.empty()) return Clean();

@@ -245,9 +245,9 @@ Verdict CheckHostCreated(const AnalysisContext& m) {
                                 longest[i]->sent.end_ns, name(longest[i])});
   }
   const Copy& copy = m.trace.copies()[longest[0]->copy];
+  const std::string tensors = MeanCount(count, "tensor");
   finding.evidence =
-      Number(count) +
-      (count == 1 ? " tensor per step is" : " tensors per step are") +
+      tensors + " per step " + (tensors == "1 tensor" ? "is" : "are") +
       " created on the host and copied to the device right away, which takes " +
       Milliseconds(total * 1e-6) + " of the " + Milliseconds(m.stats.mean_ms) +
       " step.";

@@ -319,6 +319,20 @@ std::optional<Launching> MeasureLaunching(const AnalysisContext& m) {
   return found;
 }
 
+// "4.19 ms inside ops, 1.60 ms in code between them", without a part of 0 ms.
+std::string PartsOf(const Launching& launching) {
+  const double inside_ms = launching.dispatch_ns * 1e-6;
+  const double between_ms = launching.host_ns * 1e-6;
+  if (Number(inside_ms) == "0") {
+    return Milliseconds(between_ms) + " in code between ops";
+  }
+  std::string text = Milliseconds(inside_ms) + " inside ops";
+  if (Number(between_ms) != "0") {
+    text += ", " + Milliseconds(between_ms) + " in code between them";
+  }
+  return text;
+}
+
 std::string EvidenceOf(const AnalysisContext& m, const Launching& launching) {
   const double step = m.step_ns();
   std::string text =
@@ -330,9 +344,7 @@ std::string EvidenceOf(const AnalysisContext& m, const Launching& launching) {
       (m.has_gpu ? "while the host issues " : "to run ") +
       (m.has_gpu ? Count(std::llround(launching.calls), "launch", "launches")
                  : Count(std::llround(launching.calls), "op")) +
-      ": " + Milliseconds(launching.dispatch_ns * 1e-6) + " inside ops, " +
-      Milliseconds(launching.host_ns * 1e-6) +
-      " in code between them, not counting pauses of more than 50 us.";
+      ": " + PartsOf(launching) + ", not counting pauses of more than 50 us.";
   if (launching.starting_ns < launching.idle_ns()) {
     text +=
         m.has_gpu

@@ -404,7 +404,7 @@ Verdict CheckImbalance(const RankComparison& ranks) {
   }
   if (ranks.steps_of_other_shapes > 0) {
     finding.evidence += " Input shapes differ between the ranks";
-    if (ranks.steps > 1) {
+    if (ranks.steps_of_other_shapes < ranks.steps) {
       finding.evidence += " in " + std::to_string(ranks.steps_of_other_shapes) +
                           " of " + Count(ranks.steps, "step");
     }

@@ -1,5 +1,7 @@
 #include "words/quantities.h"
 
+#include <algorithm>
+#include <cctype>
 #include <cmath>
 #include <cstdio>
 
@@ -74,6 +76,17 @@ std::string ListedWithAnd(const std::vector<std::string>& texts) {
     list += texts[i];
   }
   return list;
+}
+
+std::string Capitalised(std::string text) {
+  const size_t end = std::min(text.find(' '), text.size());
+  const bool is_name = std::string_view(text).substr(0, end).find_first_of(
+                           "._:/=") != std::string_view::npos;
+  if (!text.empty() && !is_name) {
+    text[0] =
+        static_cast<char>(std::toupper(static_cast<unsigned char>(text[0])));
+  }
+  return text;
 }
 
 std::string MeanCount(double count, std::string_view what,

@@ -28,6 +28,9 @@ std::string Ordinal(int64_t number);
 std::string Listed(const std::vector<std::string>& texts);
 // "a, b and c"
 std::string ListedWithAnd(const std::vector<std::string>& texts);
+// `text` as the beginning of a sentence. Names of programs and of their options
+// stay as they are: "torch.profiler ...", "record_shapes ...".
+std::string Capitalised(std::string text);
 // "3 steps" for a mean that is whole but for rounding, else "2.5 steps".
 std::string MeanCount(double count, std::string_view what,
                       std::string_view many = "");

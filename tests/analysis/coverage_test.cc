@@ -166,6 +166,14 @@ TEST(CoverageTest, AFindingAnswersIfItMaySaveHalf) {
   EXPECT_EQ(AnswerTo(report, "data")->why,
             "sync-data-loading saves only part of it");
   EXPECT_EQ(Unexplained(report), "");
+
+  for (Finding& finding : report.findings) finding.gain.expected_ms = 1;
+  report.findings.push_back(Saving("loader-bound", 1));
+  report.findings.push_back(Saving("loader-restarted", 1));
+  ExplainCauses(report);
+  EXPECT_EQ(AnswerTo(report, "data")->why,
+            "sync-data-loading, loader-bound and loader-restarted save only "
+            "part of it");
 }
 
 TEST(CoverageTest, ANoteIsNoAnswerButAReason) {

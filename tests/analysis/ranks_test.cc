@@ -492,6 +492,29 @@ TEST(RanksTest, AFindingOfFewRanksIsANote) {
   EXPECT_NE(finding->evidence.find("1 of 8 ranks (3)"), std::string::npos);
 }
 
+TEST(RanksTest, NamesTheRanksOfAFindingInOrder) {
+  Finding finding;
+  finding.id = "launch-bound";
+  finding.gain_kind = GainKind::kBound;
+  finding.severity = FindingSeverity::kHigh;
+  std::vector<RankDigest> ranks = Digests({});
+  // The order of the gains is not that of the numbers.
+  for (size_t rank : {1, 2, 3, 5, 6, 7}) {
+    finding.gain.expected_ms = 10.0 + static_cast<double>((rank * 5) % 8);
+    ranks[rank].report.findings = {finding};
+  }
+  const Report report = AnalyzeRanks(ranks);
+  ASSERT_NE(Find(report, "launch-bound"), nullptr);
+  EXPECT_THAT(Find(report, "launch-bound")->evidence,
+              HasSubstr("Found on 6 of 8 ranks (1, 2, 3, 5, ...)."));
+  ranks = Digests({.ranks = 2});
+  for (RankDigest& rank : ranks) rank.report.findings = {finding};
+  const Report two = AnalyzeRanks(ranks);
+  ASSERT_NE(Find(two, "launch-bound"), nullptr);
+  EXPECT_THAT(Find(two, "launch-bound")->evidence,
+              HasSubstr("Found on both ranks; the figures are those of rank"));
+}
+
 TEST(RanksTest, AStepThatOneRankLeavesOutIsToldOfTheRun) {
   std::vector<RankDigest> ranks = Digests({.ranks = 2});
   ASSERT_EQ(ranks[1].report.step_times.size(), size_t{kSteps});

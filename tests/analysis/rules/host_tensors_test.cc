@@ -101,6 +101,8 @@ TEST(HostCreatedTensorTest, FiresOnAFactoryAndAnUploadOfTheSameTensor) {
   const Finding* finding = Find(report, "host-created-tensor");
   ASSERT_NE(finding, nullptr);
   EXPECT_EQ(finding->where, "aten::randn, 32.8 kB each");
+  EXPECT_TRUE(finding->evidence.starts_with("1 tensor per step is created"))
+      << finding->evidence;
   // 1 ms of filling, and 0.5 ms of waiting for the copy.
   EXPECT_NEAR(finding->gain.expected_ms, 1.5, 0.2);
   EXPECT_NE(finding->fix_python.find("device=\"cuda\""), std::string::npos);

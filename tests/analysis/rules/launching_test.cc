@@ -245,6 +245,10 @@ TEST(LaunchBoundTest, AFewLaunchesCanHoldUpAGpu) {
   const Finding* finding = Find(report, "launch-bound");
   ASSERT_NE(finding, nullptr);
   EXPECT_EQ(finding->evidence.find("At 30 us each"), std::string::npos);
+  // Nothing runs between the ops.
+  EXPECT_NE(finding->evidence.find(": 0.33 ms inside ops, not counting"),
+            std::string::npos)
+      << finding->evidence;
 }
 
 // The steps before the recorded ones took `wait_us`.
