@@ -103,8 +103,8 @@ void PrintStepBreakdown(const Report& report, TextPage& page) {
     }
     return;
   }
-  PrintBreakdown("mean step", steps.mean_ms, report.time_split_ms,
-                 report.has_gpu, page);
+  PrintBreakdown(steps.count == 1 ? "step" : "mean step", steps.mean_ms,
+                 report.time_split_ms, report.has_gpu, page);
   page.Wrapped("  ", UnprofiledText(report));
   if (std::ranges::count(report.findings, "contended-cores", &Finding::id)) {
     page.Wrapped(

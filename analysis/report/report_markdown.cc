@@ -14,6 +14,7 @@
 #include "report/ranks_text.h"
 #include "report/step_text.h"
 #include "report/whole_run_text.h"
+#include "words/code.h"
 #include "words/conclusion.h"
 #include "words/labels.h"
 #include "words/quantities.h"
@@ -32,7 +33,8 @@ void AppendHeader(const Report& report, std::string& text) {
       "### stepscope: " + MarkdownText(name.empty() ? "run" : name) + "\n\n";
   std::string line = MachineInWords(report);
   if (report.steps.count > 0) {
-    line = Count(report.steps.count, "step") + ", mean " +
+    line = Count(report.steps.count, "step") +
+           (report.steps.count == 1 ? " of " : ", mean ") +
            Milliseconds(report.steps.mean_ms) + "; " + line;
   }
   const std::string rank = RankInWords(report.run);
@@ -73,6 +75,15 @@ void AppendCauses(const Report& report, std::string& text) {
   text += "\n";
 }
 
+// Marks only what is code.
+std::string FixText(const std::string& fix) {
+  std::string text;
+  for (const TextPart& part : TextPartsOf(fix)) {
+    text += part.is_code ? MarkdownCode(part.text) : MarkdownText(part.text);
+  }
+  return text;
+}
+
 void AppendFinding(const Report& report, const Finding& finding,
                    std::string& text) {
   const int number = NumberOf(report, finding);
@@ -91,11 +102,10 @@ void AppendFinding(const Report& report, const Finding& finding,
     text += line + "at " + MarkdownCode(finding.where);
   const bool one_fix = finding.fix_cpp == finding.fix_python;
   if (!finding.fix_cpp.empty()) {
-    text += line + (one_fix ? "- fix: " : "- C++: ") +
-            MarkdownCode(finding.fix_cpp);
+    text += line + (one_fix ? "- fix: " : "- C++: ") + FixText(finding.fix_cpp);
   }
   if (!finding.fix_python.empty() && !one_fix) {
-    text += line + "- Python: " + MarkdownCode(finding.fix_python);
+    text += line + "- Python: " + FixText(finding.fix_python);
   }
   if (!finding.also.empty()) {
     text += line + "- also: " + MarkdownText(Listed(finding.also));

@@ -74,8 +74,8 @@ void PrintFinding(const Report& report, const Finding& finding,
         "   e.g.     ",
         (example.step >= 0 ? "step " + std::to_string(example.step) + ": "
                            : std::string()) +
-            Milliseconds((example.end_ns - example.begin_ns) * 1e-6) + " in " +
-            example.what);
+            Milliseconds((example.end_ns - example.begin_ns) * 1e-6) + " " +
+            PlaceInWords(example.what));
   }
 }
 
@@ -101,19 +101,18 @@ void PrintFurther(const Report& report,
 }
 
 // Prints the verdict or the plan, then what is held back, then the large causes
-// without advice.
+// without advice. An empty line separates them from the findings.
 void PrintConclusion(const Report& report, bool advice, TextPage& page) {
-  if (!advice && report.steps.mean_ms > 0) {
-    page.Line();
-    page.Wrapped("", VerdictInWords(report));
+  const bool judged = !advice && report.steps.mean_ms > 0;
+  bool first = true;
+  for (const std::string& text :
+       {judged ? VerdictInWords(report) : "", PlanInWords(report),
+        advice ? HeldBackInWords(report) : "", MissingSizesInWords(report)}) {
+    if (text.empty()) continue;
+    if (first) page.Line();
+    first = false;
+    page.Wrapped("", text);
   }
-  const std::string plan = PlanInWords(report);
-  if (!plan.empty()) {
-    page.Line();
-    page.Wrapped("", plan);
-  }
-  if (advice) page.Wrapped("", HeldBackInWords(report));
-  page.Wrapped("", MissingSizesInWords(report));
   const std::vector<std::string> unanswered = UnansweredInWords(report);
   if (unanswered.empty()) return;
   page.Line();

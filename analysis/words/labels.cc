@@ -79,6 +79,13 @@ std::string MemoryDeviceName(const MemoryPeak& peak) {
              : "gpu " + std::to_string(std::max(peak.device, 0));
 }
 
+std::string PlaceInWords(std::string_view what) {
+  for (std::string_view word : {"at ", "after ", "before ", "between "}) {
+    if (what.starts_with(word)) return std::string(what);
+  }
+  return "in " + std::string(what);
+}
+
 std::string CauseInWords(std::string_view key, bool has_gpu) {
   // Not an object with a destructor, because a background thread may still
   // write a report while the program's exit destroys such objects.

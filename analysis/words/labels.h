@@ -31,6 +31,9 @@ std::string MachineInWords(const Report& report);
 // "rank 0 of 8"; empty for a single rank, or if the rank is unknown.
 std::string RankInWords(const RunInfo& run);
 
+// An example's place after a time: "in aten::copy_", but "at train.py:12".
+std::string PlaceInWords(std::string_view what);
+
 // True if the rule was skipped because the recording has no sizes of tensors.
 bool LacksSizes(const SkippedRule& rule);
 

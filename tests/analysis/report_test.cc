@@ -8,6 +8,7 @@
 #include "support/cpu_loop.h"
 #include "support/random_trace.h"
 #include "support/trace_text.h"
+#include "words/code.h"
 #include "words/conclusion.h"
 #include "words/labels.h"
 #include "words/quantities.h"
@@ -46,6 +47,37 @@ TEST(WordsTest, BytesHaveDecimalUnits) {
   EXPECT_EQ(Bytes(512), "512 bytes");
   EXPECT_EQ(Bytes(50e6), "50.0 MB");
   EXPECT_EQ(Bytes(1.25e9), "1.2 GB");
+}
+
+TEST(WordsTest, NamesDoNotBecomeSentences) {
+  EXPECT_EQ(Capitalised("events were dropped"), "Events were dropped");
+  EXPECT_EQ(Capitalised("torch.profiler lost them"),
+            "torch.profiler lost them");
+  EXPECT_EQ(Capitalised(""), "");
+}
+
+TEST(WordsTest, CodeIsToldFromSentencesThatNameIt) {
+  for (const char* code :
+       {"torch.compile(model, mode=\"reduce-overhead\")",
+        "torch::data::DataLoaderOptions().workers(1).max_jobs(2)",
+        "DataLoader(..., num_workers=1, pin_memory=True)",
+        "x = torch.rand(n, device=\"cuda\"); model(x)",
+        "with torch.no_grad(): model(x)"}) {
+    EXPECT_TRUE(IsCode(code)) << code;
+  }
+  for (const char* prose :
+       {"capture the step in an at::cuda::CUDAGraph (static shapes, no "
+        "synchronisation inside)",
+        "use torch.compile on the model", "torch.compile, or fewer ops",
+        "raise max_buffer_bytes", "use a larger batch", "", "(x)"}) {
+    EXPECT_FALSE(IsCode(prose)) << prose;
+  }
+}
+
+TEST(WordsTest, APlaceFollowsItsTime) {
+  EXPECT_EQ(PlaceInWords("aten::copy_"), "in aten::copy_");
+  EXPECT_EQ(PlaceInWords("at train.py:12"), "at train.py:12");
+  EXPECT_EQ(PlaceInWords("between a and b"), "between a and b");
 }
 
 TEST(TextReportTest, SaysWhatToDoFirst) {
@@ -330,9 +362,20 @@ TEST(TextReportTest, WhatIsHeldBackIsOneLineBesideAdvice) {
   note.status = FindingStatus::kOk;
   report.findings.push_back(note);
   EXPECT_TRUE(Contains(ToText(report, {}),
-                       "Held back, because steps vary by 20 %: "
+                       "\n\nHeld back, because steps vary by 20 %: "
                        "zero-grad-kernels (predicted 10.0 ms)."))
       << ToText(report, {});
+}
+
+TEST(TextReportTest, OneStepIsNoMean) {
+  Report report;
+  report.steps = {.count = 1, .steady = 1, .mean_ms = 10};
+  EXPECT_TRUE(Contains(ToText(report, {}), "\nstep 10.0 ms"))
+      << ToText(report, {});
+  EXPECT_TRUE(Contains(ToMarkdown(report), "1 step of 10.0 ms"));
+  report.steps.count = 2;
+  EXPECT_TRUE(Contains(ToText(report, {}), "\nmean step 10.0 ms"));
+  EXPECT_TRUE(Contains(ToMarkdown(report), "2 steps, mean 10.0 ms"));
 }
 
 TEST(TextReportTest, LossesStandAtTheTop) {
@@ -341,7 +384,7 @@ TEST(TextReportTest, LossesStandAtTheTop) {
     loss severity=error count=12 detail="12 events were dropped" buffer-full
   )");
   const std::string text = ToText(Analyze(trace), {});
-  EXPECT_LT(text.find("12 events were dropped"), text.find("mean step 1.00 ms"))
+  EXPECT_LT(text.find("12 events were dropped"), text.find("\nstep 1.00 ms"))
       << text;
 }
 
@@ -545,6 +588,17 @@ TEST(MarkdownReportTest, EscapesNamesAndKeepsCode) {
   EXPECT_TRUE(Contains(text, "a\\|b\\*c")) << text;
   EXPECT_TRUE(Contains(text, "`at::set_num_threads(2)")) << text;
   EXPECT_TRUE(Contains(text, "1. **cores-idle**")) << text;
+}
+
+TEST(MarkdownReportTest, ProseIsNoCode) {
+  Report report = WithWarnings(1);
+  report.findings[0].fix_cpp = "use torch::jit::freeze on the_model (once)";
+  report.findings[0].fix_python = "torch.compile(model)";
+  const std::string text = ToMarkdown(report);
+  EXPECT_TRUE(
+      Contains(text, "- C++: use `torch::jit::freeze` on `the_model` (once)\n"))
+      << text;
+  EXPECT_TRUE(Contains(text, "- Python: `torch.compile(model)`\n")) << text;
 }
 
 TEST(AnnotationsTest, EachFindingHasABannerAndItsExamples) {

@@ -18,14 +18,17 @@ function copyButton(text) {
   } }, 'copy');
   return button;
 }
-const fixText = (text) => (text ? h('div', { class: 'fix' }, h('pre', { tabindex: 0 }, h('code', null, breakable(text))), copyButton(text)) : null);
+// Only code can be pasted into a program.
+const fixText = (text, isCode) => (!text ? null : isCode
+  ? h('div', { class: 'fix' }, h('pre', { tabindex: 0 }, h('code', null, breakable(text))), copyButton(text))
+  : h('div', { class: 'fix' }, h('p', { class: 'prose' }, breakable(text))));
 
 // The tab of the program's language comes first.
-function fixOf(finding, language) {
+function fixOf(finding, language, cppIsCode, pythonIsCode) {
   const { cpp, python } = finding.fix;
   if (!cpp && !python) return null;
-  const both = [['Python', fixText(python)], ['C++', fixText(cpp)]];
-  const panels = cpp === python ? fixText(cpp) : tabs('fix of ' + finding.id, language === 'c++' ? both.reverse() : both);
+  const both = [['Python', fixText(python, pythonIsCode)], ['C++', fixText(cpp, cppIsCode)]];
+  const panels = cpp === python ? fixText(cpp, cppIsCode) : tabs('fix of ' + finding.id, language === 'c++' ? both.reverse() : both);
   return h('div', { class: 'fix-box' }, h('h4', null, 'Fix'), panels);
 }
 
@@ -46,7 +49,7 @@ function examplesOf(finding, index, details) {
   if (!finding.examples.length) return null;
   const drawn = details.examples.filter((one) => one.finding === index);
   const items = finding.examples.map((example) => h('li', null, example.step >= 0 ? `step ${example.step}: ` : '',
-    `${duration((example.end_ns - example.begin_ns) / 1000)} in `, breakable(example.what)));
+    `${duration((example.end_ns - example.begin_ns) / 1000)} ${/^(at|after|before|between) /.test(example.what) ? '' : 'in '}`, breakable(example.what)));
   const first = drawn.length ? details.steps[drawn[0].step] : null;
   const marks = first ? drawn.filter((one) => one.step === drawn[0].step).map((one) => [one.begin_us, one.length_us]) : [];
   return h('div', { class: 'examples' }, h('h4', null, 'Examples'), h('ul', null, items),
@@ -73,7 +76,7 @@ function findingCard(finding, index, language, words_, details) {
   gainOf(finding, words_.gains[index]),
   h('p', { class: 'evidence' }, breakable(finding.evidence)),
   finding.where ? h('p', { class: 'where' }, h('span', { class: 'dim' }, 'where '), h('code', null, breakable(finding.where))) : null,
-  fixOf(finding, language),
+  fixOf(finding, language, words_.cpp_is_code[index], words_.python_is_code[index]),
   examplesOf(finding, index, details),
   h('details', null, h('summary', null, 'Assumption, and what would prove this wrong'),
     termsOf([['assumes', finding.assumption], ['wrong if', finding.wrong_if], ['see', finding.reference],
@@ -118,7 +121,7 @@ function verdictSection(report, details, words_) {
   const steps = report.steps;
   const busy = (split.compute || 0) + (report.has_gpu ? (split.communication || 0) + (split.copy || 0) : 0);
   const tiles = steps.count ? [
-    tile('mean step', figure('steps.mean_ms', ms(steps.mean_ms)), steps.unprofiled_ms > 0 && steps.mean_ms > 1.05 * steps.unprofiled_ms
+    tile(steps.count === 1 ? 'step' : 'mean step', figure('steps.mean_ms', ms(steps.mean_ms)), steps.unprofiled_ms > 0 && steps.mean_ms > 1.05 * steps.unprofiled_ms
       ? `about ${ms(steps.unprofiled_ms)} without the profiler` : `median ${ms(steps.median_ms)}`),
     report.plan.ids.length ? tile('after the plan', ms(report.plan.step_after_ms),
       factor(report.plan.step_before_ms / report.plan.step_after_ms) + ' faster, predicted') : null,

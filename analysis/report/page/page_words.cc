@@ -10,6 +10,7 @@
 #include "report/compare_words.h"
 #include "report/step_text.h"
 #include "report/whole_run_text.h"
+#include "words/code.h"
 #include "words/conclusion.h"
 #include "words/labels.h"
 #include "words/quantities.h"
@@ -135,13 +136,17 @@ void WriteWords(const Report& report, JsonText& json) {
   json.Texts("notes", notes);
   json.Texts("unanswered", UnansweredInWords(report));
   std::vector<std::string> gains;
-  std::vector<int32_t> numbers;
+  std::vector<int32_t> numbers, cpp_is_code, python_is_code;
   for (const Finding& finding : report.findings) {
     gains.push_back(GainInWords(report, finding));
     numbers.push_back(NumberOf(report, finding));
+    cpp_is_code.push_back(IsCode(finding.fix_cpp) ? 1 : 0);
+    python_is_code.push_back(IsCode(finding.fix_python) ? 1 : 0);
   }
   json.Texts("gains", gains);
   json.Texts("numbers", numbers);
+  json.Texts("cpp_is_code", cpp_is_code);
+  json.Texts("python_is_code", python_is_code);
   WriteCauses(CauseKeys(), report.has_gpu, json);
   json.Close('}');
 }
