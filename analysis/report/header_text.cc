@@ -95,7 +95,7 @@ void PrintBreakdown(const std::string& what, double all_ms,
 void PrintStepBreakdown(const Report& report, TextPage& page) {
   const StepStats& steps = report.steps;
   if (steps.count == 0) {
-    page.Wrapped("", NoStepsInWords(report));
+    if (!FindingSaysNoSteps(report)) page.Wrapped("", NoStepsInWords(report));
     if (report.recording_ms > 0 && !report.recording_split_ms.empty()) {
       PrintBreakdown("whole recording", report.recording_ms,
                      report.recording_split_ms, report.has_gpu, page);

@@ -39,7 +39,7 @@ void AppendHeader(const Report& report, std::string& text) {
   }
   const std::string rank = RankInWords(report.run);
   text += MarkdownText(line + (rank.empty() ? "" : ", " + rank)) + "\n\n";
-  if (report.steps.count == 0) {
+  if (report.steps.count == 0 && !FindingSaysNoSteps(report)) {
     text += MarkdownText(NoStepsInWords(report)) + "\n\n";
   }
   const std::string averaged = AveragedStepsText(report);
@@ -97,7 +97,7 @@ void AppendFinding(const Report& report, const Finding& finding,
   if (!gain.empty()) text += " **" + MarkdownText(gain) + "**";
   // Indented lines belong to the numbered item.
   const std::string line = about_recording ? "\n" : "\n   ";
-  text += line + MarkdownText(finding.evidence);
+  text += line + MarkdownText(EvidenceBesideLosses(report, finding));
   if (!finding.where.empty())
     text += line + "at " + MarkdownCode(finding.where);
   const bool one_fix = finding.fix_cpp == finding.fix_python;

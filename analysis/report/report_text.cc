@@ -55,7 +55,7 @@ void PrintFinding(const Report& report, const Finding& finding,
   page.Line(line);
   const std::string gain = GainInWords(report, finding);
   if (!gain.empty()) page.Line("   " + page.Paint(gain, "1"));
-  page.Wrapped("   ", finding.evidence);
+  page.Wrapped("   ", EvidenceBesideLosses(report, finding));
   page.Wrapped("   at       ", finding.where);
   // Many fixes are the same in both languages, and then need no language label.
   if (finding.fix_cpp == finding.fix_python) {

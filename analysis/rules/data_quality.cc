@@ -4,15 +4,19 @@
 // "17 tips", number 13 (profilers slow training down); the ResNet-18 case study
 // (a longer warm-up).
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <optional>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 #include "context/rule.h"
 #include "device/backlog.h"
 #include "evidence/missing_rows.h"
 #include "evidence/recording_load.h"
+#include "words/labels.h"
 #include "words/quantities.h"
 
 namespace stepscope {
@@ -34,6 +38,8 @@ constexpr double kOneOffShare = 0.3;
 // a shared machine, steps may differ by far more for other reasons.
 constexpr double kMostNsPerEvent = 3'000;
 constexpr double kNsPerOpOffline = 4'000;
+constexpr char kBothActivities[] =
+    "profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA])";
 
 Finding StatusFinding(FindingStatus status, Confidence confidence) {
   Finding finding;
@@ -83,110 +89,212 @@ std::string RecordLess(const AnalysisContext& m, const std::string& other) {
   return text;
 }
 
-Verdict CheckCaptureIncomplete(const AnalysisContext& m) {
-  const Trace& trace = m.trace;
+// What a recording lacks, and the change that mends the first of it. The first
+// call of Mend() counts.
+struct Lack {
   std::string errors, warnings;
-  const auto add = [](std::string& list, const std::string& text) {
+  std::string fix_cpp, fix_python;
+
+  void Add(bool is_error, const std::string& text) {
+    std::string& list = is_error ? errors : warnings;
     list += (list.empty() ? "" : " ") + text;
-  };
+  }
+  void Mend(std::string cpp, std::string python) {
+    if (!fix_cpp.empty() || !fix_python.empty()) return;
+    fix_cpp = std::move(cpp);
+    fix_python = std::move(python);
+  }
+  void Mend(const std::string& both) { Mend(both, both); }
+};
+
+// True if the file ends before the recording does.
+bool IsCut(const Trace& trace) {
+  return std::ranges::any_of(trace.losses(), [](const Loss& loss) {
+    return loss.name == "truncated-file" || loss.name == "damaged-file";
+  });
+}
+
+void AddLosses(const Trace& trace, Lack& lack) {
   for (const Loss& loss : trace.losses()) {
     if (CollectorDidNotRun(loss) || loss.severity == Severity::kNote) continue;
-    std::string text = loss.detail.empty() ? loss.name : loss.detail;
-    if (!text.ends_with('.')) text += '.';
-    add(loss.severity == Severity::kError || loss.name == "buffer-full"
-            ? errors
-            : warnings,
-        text);
+    const bool dropped = loss.name == "buffer-full";
+    lack.Add(loss.severity == Severity::kError || dropped, LossInWords(loss));
+    if (dropped) {
+      lack.Mend(
+          "raise max_buffer_bytes, record fewer active steps, or turn shapes "
+          "and memory off");
+    }
+    if (loss.name == "wrong-checksum") {
+      lack.Mend("copy the file again, or record it again");
+    }
   }
+  if (IsCut(trace)) lack.Mend("copy the file again, or record it again");
   int64_t rows = 0;
   const int64_t bad = BadTimes(trace, rows);
   if (bad > kBadTimes * rows) {
-    add(errors, Count(bad, "record") + " of " + std::to_string(rows) +
-                    " have impossible times.");
+    lack.Add(true, Count(bad, "record") + " of " + std::to_string(rows) +
+                       " have impossible times.");
+    lack.Mend("record again, with a newer profiler");
   }
-  // Work that was launched before the recording began has no recorded launch.
+}
+
+// Work that was launched before the recording began has no recorded launch.
+void AddUnmatched(const AnalysisContext& m, Lack& lack) {
   int64_t unmatched = m.ledger ? m.ledger->unmatched : 0;
   if (unmatched > 0) {
-    unmatched -= ActivitiesLaunchedBefore(trace, m.ledger->device,
+    unmatched -= ActivitiesLaunchedBefore(m.trace, m.ledger->device,
                                           m.steps.windows.front().host.end_ns);
   }
-  if (m.ledger && unmatched > kUnmatched * m.ledger->activities) {
-    add(warnings,
-        std::to_string(unmatched) + " of " +
-            Count(m.ledger->activities, "GPU activity", "GPU activities") +
-            " have no recorded launch, so the cause of idle time "
-            "before them is unknown.");
-  }
-  const bool launches =
-      std::ranges::any_of(trace.runtime_calls(), [&](const RuntimeCall& call) {
-        return trace.name(call.name).find("Launch") != std::string_view::npos;
+  if (!m.ledger || unmatched <= kUnmatched * m.ledger->activities) return;
+  lack.Add(false,
+           std::to_string(unmatched) + " of " +
+               Count(m.ledger->activities, "GPU activity", "GPU activities") +
+               " have no recorded launch, so the cause of idle time "
+               "before them is unknown.");
+}
+
+// True if a call gives the GPU work. Other calls may only query its properties.
+bool GivesWork(const Trace& trace, const RuntimeCall& call) {
+  const std::string_view name = trace.name(call.name);
+  return std::ranges::any_of(
+      std::array<std::string_view, 3>{"Launch", "Memcpy", "Memset"},
+      [&](std::string_view word) {
+        return name.find(word) != std::string_view::npos;
       });
+}
+
+// True if the profiled region did nothing.
+bool IsIdle(const AnalysisContext& m) {
+  return !m.has_gpu && m.trace.ops().empty() && m.trace.ranges().empty() &&
+         !m.trace.runtime_calls().empty() &&
+         std::ranges::none_of(
+             m.trace.runtime_calls(),
+             [&](const RuntimeCall& call) { return GivesWork(m.trace, call); });
+}
+
+// Activities of the device that should be there.
+void AddDevice(const AnalysisContext& m, Lack& lack) {
+  const Trace& trace = m.trace;
+  const bool is_torch = trace.run().producer.starts_with("torch");
   const std::string accelerator = UnseenAccelerator(trace);
   if (!accelerator.empty()) {
-    add(errors, "The program computes on another device (" + accelerator +
-                    "), whose work is not in the trace, so computing time "
-                    "here is host time only.");
-  } else if (!m.has_gpu && (launches || !trace.runtime_calls().empty())) {
-    // A launch gives work to the device. Other calls may only query its
-    // properties.
-    add(launches ? errors : warnings,
+    lack.Add(true, "The program computes on another device (" + accelerator +
+                       "), whose work is not in the trace, so computing time "
+                       "here is host time only.");
+    lack.Mend("record the device with the profiler of its vendor");
+    return;
+  }
+  if (m.has_gpu) return;
+  if (IsIdle(m)) {
+    lack.Add(
+        false,
+        "Nothing ran inside the profiled region: no operator was "
+        "recorded, and its " +
+            Count(static_cast<int64_t>(trace.runtime_calls().size()), "call") +
+            " of the GPU's runtime launched nothing.");
+    lack.Mend("run the steps while the profiler records");
+    return;
+  }
+  if (!trace.runtime_calls().empty()) {
+    const bool launches = std::ranges::any_of(
+        trace.runtime_calls(), [&](const RuntimeCall& call) {
+          return trace.name(call.name).find("Launch") != std::string_view::npos;
+        });
+    lack.Add(
+        launches,
         "The host called the GPU (" +
             Count(static_cast<int64_t>(trace.runtime_calls().size()), "call") +
             "), but no GPU activity was recorded.");
-  } else if (!m.has_gpu) {
-    const std::string signs = SignsOfGpu(trace);
-    if (!signs.empty()) {
-      add(errors, "The program uses a GPU (" + signs +
-                      "), but neither calls to it nor its activities were "
-                      "recorded, so computing time here is host time only.");
-    } else if (!trace.run().devices.empty() && !trace.ops().empty()) {
-      add(warnings,
-          "The machine has a GPU (" + trace.run().devices[0].name +
-              "), but no call to it was recorded. If the model runs on it, "
-              "computing time here is host time only.");
+    lack.Mend(
+        "end other profilers of this GPU; stepscope doctor says whether its "
+        "activity can be recorded");
+    return;
+  }
+  const std::string signs = SignsOfGpu(trace);
+  if (!signs.empty()) {
+    lack.Add(true, "The program uses a GPU (" + signs +
+                       "), but neither calls to it nor its activities were "
+                       "recorded, so computing time here is host time only.");
+    constexpr char kDoctor[] =
+        "stepscope doctor says why the GPU's activity cannot be recorded";
+    lack.Mend(is_torch ? "" : kDoctor, is_torch ? kBothActivities : kDoctor);
+  } else if (!trace.run().devices.empty() && !trace.ops().empty()) {
+    lack.Add(false, "The machine has a GPU (" + trace.run().devices[0].name +
+                        "), but no call to it was recorded. If the model runs "
+                        "on it, computing time here is host time only.");
+  }
+}
+
+bool LacksOps(const AnalysisContext& m) {
+  return m.has_gpu && m.trace.ops().empty() && !m.trace.watched(Kind::kOp) &&
+         m.trace.run().producer.starts_with("torch");
+}
+
+void AddSteps(const AnalysisContext& m, Lack& lack) {
+  if (m.stats.count > 0 || IsIdle(m)) return;
+  lack.Add(false,
+           m.steps.is_recording
+               ? kNoStepMarks +
+                     ", and nothing in it recurs like a step: the whole "
+                     "recording counts as one, set-up included."
+               : kNoStepMarks + ", so nothing can be reported per step.");
+  // The profilers of JAX and TensorFlow write XSpaces without a producer.
+  if (m.trace.run().producer == "XSpace") {
+    lack.Mend("",
+              "with jax.profiler.StepTraceAnnotation(\"train\", step_num=i): "
+              "around each iteration; in TensorFlow "
+              "tf.profiler.experimental.Trace(\"train\", step_num=i, _r=1)");
+  } else {
+    lack.Mend("call profile.Step() once per iteration",
+              "call prof.step() once per iteration");
+  }
+}
+
+// Of a file that is cut off: what seems to be missing may only come later in
+// it.
+void AddWhatMayFollow(const AnalysisContext& m, Lack& lack) {
+  std::vector<std::string> parts;
+  if (LacksOps(m)) parts.emplace_back("operators");
+  if (!m.has_gpu &&
+      (!m.trace.runtime_calls().empty() || !SignsOfGpu(m.trace).empty() ||
+       !UnseenAccelerator(m.trace).empty())) {
+    parts.emplace_back("the GPU's activities");
+  }
+  if (m.stats.count == 0) parts.emplace_back("step marks");
+  if (parts.empty()) return;
+  std::string text = ListedWithAnd(parts);
+  lack.Add(true, Capitalised(text) + " may come later in the file.");
+}
+
+Verdict CheckCaptureIncomplete(const AnalysisContext& m) {
+  Lack lack;
+  AddLosses(m.trace, lack);
+  AddUnmatched(m, lack);
+  if (IsCut(m.trace)) {
+    AddWhatMayFollow(m, lack);
+  } else {
+    AddDevice(m, lack);
+    if (LacksOps(m)) {
+      lack.Add(false,
+               "No operators were recorded, so what the host does between "
+               "launches is unknown, and rules about the program are skipped. "
+               "Record the CPU's activity as well.");
+      lack.Mend("", kBothActivities);
     }
+    AddSteps(m, lack);
   }
-  const bool lacks_ops = m.has_gpu && trace.ops().empty() &&
-                         !trace.watched(Kind::kOp) &&
-                         trace.run().producer.starts_with("torch");
-  if (lacks_ops) {
-    add(warnings,
-        "No operators were recorded, so what the host does between launches is "
-        "unknown, and rules about the program are skipped. Record the CPU's "
-        "activity as well.");
-  }
-  if (m.steps.is_recording) {
-    add(warnings,
-        "The trace has no step marks, and nothing in it recurs like a step: "
-        "the whole recording counts as one, set-up included. Call Step() once "
-        "per iteration.");
-  } else if (m.steps.empty()) {
-    add(warnings,
-        "The trace has no step marks, so nothing can be reported per step. "
-        "Call Step() once per iteration.");
-  }
-  if (errors.empty() && warnings.empty()) return Clean();
+  if (lack.errors.empty() && lack.warnings.empty()) return Clean();
   Finding finding = StatusFinding(
-      errors.empty() ? FindingStatus::kWarning : FindingStatus::kError,
+      lack.errors.empty() ? FindingStatus::kWarning : FindingStatus::kError,
       Confidence::kProven);
-  finding.evidence = errors + (errors.empty() ? "" : " ") + warnings;
-  while (finding.evidence.ends_with(' ')) finding.evidence.pop_back();
-  if (!errors.empty()) {
+  finding.evidence = lack.errors +
+                     (lack.errors.empty() || lack.warnings.empty() ? "" : " ") +
+                     lack.warnings;
+  if (!lack.errors.empty()) {
     finding.evidence += " No gains are claimed from this recording.";
   }
-  const bool dropped = std::ranges::any_of(
-      trace.losses(), [](const Loss& l) { return l.name == "buffer-full"; });
-  if (dropped) {
-    finding.fix_cpp = finding.fix_python =
-        "raise max_buffer_bytes, record fewer active steps, or turn shapes and "
-        "memory off";
-  } else if (lacks_ops) {
-    finding.fix_python =
-        "profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA])";
-  } else if (m.stats.count == 0) {
-    finding.fix_cpp = "call profile.Step() once per iteration";
-    finding.fix_python = "call prof.step() once per iteration";
-  }
+  finding.fix_cpp = std::move(lack.fix_cpp);
+  finding.fix_python = std::move(lack.fix_python);
   return Fire(std::move(finding));
 }
 

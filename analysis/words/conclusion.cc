@@ -19,6 +19,7 @@ constexpr double kHeldBackFrac = 0.03;
 constexpr double kNoisyCov = 0.05;
 constexpr size_t kHeldBackShown = 3;
 constexpr int64_t kManyRules = 10;
+constexpr std::string_view kCaptureIncomplete = "capture-incomplete";
 
 // "zero-grad-kernels (predicted 18.0 ms), ..."; empty if there are none.
 std::string HeldBackList(const Report& report) {
@@ -247,13 +248,35 @@ std::string PlanInWords(const Report& report) {
   return text;
 }
 
+std::string EvidenceBesideLosses(const Report& report, const Finding& finding) {
+  std::string text = finding.evidence;
+  if (finding.id != kCaptureIncomplete) return text;
+  bool any = false;
+  for (const Loss& loss : report.losses) {
+    const std::string sentence = LossInWords(loss);
+    const size_t at = text.find(sentence);
+    if (loss.severity == Severity::kNote || at == std::string::npos) continue;
+    text.erase(at, sentence.size() + 1);
+    any = true;
+  }
+  return (any ? "See what is missing, at the top. " : "") + text;
+}
+
 std::string NoStepsInWords(const Report& report) {
-  return report.steps.mean_ms > 0
-             ? "No steps were found, so the whole recording counts as one. "
-               "Call Step() once per iteration (prof.step() in Python) for "
-               "times per step."
-             : "No steps were found, so there are no times per step. Call "
-               "Step() once per iteration (prof.step() in Python).";
+  const std::string text =
+      report.steps.mean_ms > 0
+          ? "No steps were found, so the whole recording counts as one."
+          : "No steps were found, so there are no times per step.";
+  if (std::ranges::count(report.findings, kCaptureIncomplete, &Finding::id) > 0)
+    return text;
+  return text + " Call Step() once per iteration (prof.step() in Python).";
+}
+
+bool FindingSaysNoSteps(const Report& report) {
+  return std::ranges::any_of(report.findings, [](const Finding& finding) {
+    return finding.id == kCaptureIncomplete &&
+           finding.evidence.find(kNoStepMarks) != std::string::npos;
+  });
 }
 
 std::string VerdictInWords(const Report& report) {

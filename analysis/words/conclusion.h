@@ -20,8 +20,15 @@ std::string PlanInWords(const Report& report);
 // ends would be printed the same.
 std::string PlanRangeInWords(const Plan& plan);
 
-// For a report without steps: what its times refer to, and how to get steps.
+// For a report without steps: what its times refer to, and how to get steps,
+// unless a finding about the recording comes first.
 std::string NoStepsInWords(const Report& report);
+// True if a finding says that there are no steps, and what to do about it.
+bool FindingSaysNoSteps(const Report& report);
+
+// The evidence of `finding` where the losses of the report were printed before
+// it, so that each is said once.
+std::string EvidenceBesideLosses(const Report& report, const Finding& finding);
 
 // The sorted ids of the rules that ran and found nothing: those in
 // Report::clean, and those in CauseAnswer::looked.

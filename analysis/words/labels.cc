@@ -79,6 +79,12 @@ std::string MemoryDeviceName(const MemoryPeak& peak) {
              : "gpu " + std::to_string(std::max(peak.device, 0));
 }
 
+std::string LossInWords(const Loss& loss) {
+  std::string text = Capitalised(loss.detail.empty() ? loss.name : loss.detail);
+  if (!text.ends_with('.')) text += '.';
+  return text;
+}
+
 std::string PlaceInWords(std::string_view what) {
   for (std::string_view word : {"at ", "after ", "before ", "between "}) {
     if (what.starts_with(word)) return std::string(what);

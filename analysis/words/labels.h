@@ -34,6 +34,12 @@ std::string RankInWords(const RunInfo& run);
 // An example's place after a time: "in aten::copy_", but "at train.py:12".
 std::string PlaceInWords(std::string_view what);
 
+// A loss as a sentence: "12 events were dropped."
+std::string LossInWords(const Loss& loss);
+// How capture-incomplete says that there are no steps. Where it does, the
+// report does not say so again.
+inline const std::string kNoStepMarks = "The trace has no step marks";
+
 // True if the rule was skipped because the recording has no sizes of tensors.
 bool LacksSizes(const SkippedRule& rule);
 

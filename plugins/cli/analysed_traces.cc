@@ -125,7 +125,8 @@ AnalysedTraces AnalyseAll(const Selection& selection, const OnError& on_error,
     // not read at once.
     for (const Loss& loss : digests[i]->report.losses) {
       const std::string damage = DamageIn(loss);
-      if (!damage.empty()) on_error(paths[i] + " " + damage);
+      if (selection.names_damage && !damage.empty())
+        on_error(paths[i] + " " + damage);
     }
     analysed.read.push_back(std::move(found.traces[i]));
     analysed.read.back().digest = *std::move(digests[i]);

@@ -24,6 +24,9 @@ struct Selection {
   int32_t cycle = -1;  // negative: the last
   int32_t rank = -1;   // negative: all
   ToldMachine machine;
+  // Call on_error for damaged files, too. False where the report, which names
+  // them, is on the same screen.
+  bool names_damage = true;
 };
 
 // The options of a selection, except --rank, whose meaning depends on the

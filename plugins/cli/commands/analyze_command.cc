@@ -70,8 +70,11 @@ void NameRuns(const std::vector<std::string>& paths) {
 
 // Returns exit status 0 if at least one trace could be analysed, so that one
 // damaged rank does not prevent the report of the others.
-int Run(const Selection& selection, AnalysisOutput output,
-        const std::string& file, std::optional<FindingSeverity> fail_on) {
+int Run(Selection selection, AnalysisOutput output, const std::string& file,
+        std::optional<FindingSeverity> fail_on) {
+  const bool on_terminal =
+      output.format == ReportFormat::kText && WidthFor(file, 0) > 0;
+  selection.names_damage = !on_terminal || selection.paths.size() > 1;
   const OnError print = [](const std::string& error) { PrintError(error); };
   // Lanes and tables are collected only for a page, because they cost time and
   // memory that the other formats do not need.

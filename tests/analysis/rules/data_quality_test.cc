@@ -1,6 +1,9 @@
+#include <gmock/gmock.h>
 #include <stepscope/trace_builder.h>
 
 #include <cmath>
+#include <string>
+#include <string_view>
 #include <vector>
 
 #include "rule_testing.h"
@@ -10,6 +13,10 @@
 
 namespace stepscope::data_quality_test {
 namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+using testing::Not;
 
 Trace With(const Loop& loop, const std::vector<Loss>& losses,
            const std::vector<int64_t>& waits = {}) {
@@ -65,6 +72,84 @@ TEST(CaptureIncompleteTest, LaunchesWithoutGpuWorkAreAnError) {
   )"));
   ASSERT_NE(Find(report, "capture-incomplete"), nullptr);
   EXPECT_EQ(Find(report, "capture-incomplete")->status, FindingStatus::kError);
+}
+
+const Finding& IncompleteIn(const Report& report) {
+  const Finding* finding = Find(report, "capture-incomplete");
+  static const Finding kNone;
+  return finding == nullptr ? kNone : *finding;
+}
+
+size_t Times(std::string_view text, std::string_view part) {
+  size_t times = 0;
+  for (size_t at = text.find(part); at != std::string_view::npos;
+       at = text.find(part, at + 1)) {
+    ++times;
+  }
+  return times;
+}
+
+// What the rest of a file holds is unknown.
+TEST(CaptureIncompleteTest, ACutFileMayHoldLaterWhatSeemsToBeMissing) {
+  const Report report = Analyze(TraceFromText(
+      "op 100..900 thread=0 aten::cudnn_convolution\n"
+      "loss severity=error count=1 detail=\"the file is truncated\" "
+      "truncated-file\n"));
+  const Finding& finding = IncompleteIn(report);
+  EXPECT_THAT(finding.evidence,
+              HasSubstr("The file is truncated. The GPU's activities and step "
+                        "marks may come later in the file."));
+  EXPECT_THAT(finding.evidence, Not(HasSubstr("neither calls")));
+  EXPECT_EQ(finding.fix_cpp, "copy the file again, or record it again");
+  EXPECT_EQ(finding.fix_python, finding.fix_cpp);
+  for (const std::string& text : {ToText(report, {}), ToMarkdown(report)}) {
+    EXPECT_EQ(Times(text, "truncated"), 1u) << text;
+    EXPECT_THAT(text, Not(HasSubstr("Step()")));
+  }
+}
+
+TEST(CaptureIncompleteTest, MissingStepMarksAreSaidOnce) {
+  const Report report =
+      Analyze(TraceFromText("op 100..900 thread=0 aten::mm\n"));
+  for (const std::string& text : {ToText(report, {}), ToMarkdown(report)}) {
+    EXPECT_EQ(Times(text, "no step marks"), 1u) << text;
+    EXPECT_EQ(Times(text, "prof.step()"), 1u) << text;
+    EXPECT_THAT(text, Not(HasSubstr("No steps were found")));
+  }
+}
+
+TEST(CaptureIncompleteTest, JaxMarksItsStepsItsOwnWay) {
+  const Finding finding = IncompleteIn(Analyze(TraceFromText(
+      "run producer=XSpace\nop 100..900 thread=0 dot_general\n")));
+  EXPECT_EQ(finding.fix_cpp, "");
+  EXPECT_THAT(finding.fix_python,
+              AllOf(HasSubstr("jax.profiler.StepTraceAnnotation"),
+                    Not(HasSubstr("prof.step()"))));
+}
+
+TEST(CaptureIncompleteTest, QueriesAloneAreNoGpuWork) {
+  const Finding finding = IncompleteIn(Analyze(
+      TraceFromText("runtime_call 1..2 thread=0 cudaGetDeviceCount\n"
+                    "runtime_call 3..9 thread=0 cudaDeviceSynchronize\n")));
+  EXPECT_EQ(finding.status, FindingStatus::kWarning);
+  EXPECT_THAT(finding.evidence,
+              AllOf(HasSubstr("Nothing ran inside the profiled region"),
+                    HasSubstr("its 2 calls of the GPU's runtime launched "
+                              "nothing"),
+                    Not(HasSubstr("step marks"))));
+  EXPECT_NE(finding.fix_python, "");
+}
+
+TEST(CaptureIncompleteTest, EachErrorHasAFix) {
+  for (const char* rows :
+       {"run producer=torch.profiler\nop 1..9 thread=0 aten::record_stream\n",
+        "op 1..9 thread=0 aten::record_stream\n",
+        "runtime_call 1..9 thread=0 cudaLaunchKernel\n",
+        "op 1..9 thread=0 npu::npu_fusion_attention\n"}) {
+    const Finding finding = IncompleteIn(Analyze(TraceFromText(rows)));
+    EXPECT_EQ(finding.status, FindingStatus::kError) << rows;
+    EXPECT_NE(finding.fix_python, "") << rows;
+  }
 }
 
 // 200 kernels; those in [first, first + count) have no launch.

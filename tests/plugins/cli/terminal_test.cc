@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <sstream>
 #include <string>
 #include <string_view>
@@ -83,6 +84,21 @@ TEST_P(TerminalTest, NoLineIsWider) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Columns, TerminalTest, testing::Values(60, 80, 132));
+
+TEST(TerminalTest, ADamagedFileIsNamedOnce) {
+  const std::string trace =
+      STEPSCOPE_TEST_DATA "/traces/resnet50_v100_workers0.pt.trace.json.gz";
+  const std::string cut = testing::TempDir() + "terminal_cut.json.gz";
+  const std::string make = "head -c 200000 " + trace + " > " + cut;
+  ASSERT_EQ(std::system(make.c_str()), 0);
+  const std::string shown = OnTerminal("analyze " + cut, 80);
+  const size_t first = shown.find("truncated");
+  ASSERT_NE(first, std::string::npos) << shown;
+  EXPECT_EQ(shown.find("truncated", first + 1), std::string::npos) << shown;
+  // Standard error goes to a terminal, the report to a file.
+  EXPECT_THAT(OnTerminal("analyze -o /dev/null " + cut, 80),
+              HasSubstr("is truncated"));
+}
 
 TEST(TerminalTest, AFileOrAPipeKeepsItsLines) {
   EXPECT_THAT(OnTerminal("rules | cat", 40),
