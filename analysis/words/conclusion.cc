@@ -263,7 +263,7 @@ std::string EvidenceBesideLosses(const Report& report, const Finding& finding) {
 }
 
 std::string NoStepsInWords(const Report& report) {
-  const std::string text =
+  std::string text =
       report.steps.mean_ms > 0
           ? "No steps were found, so the whole recording counts as one."
           : "No steps were found, so there are no times per step.";

@@ -192,6 +192,23 @@ absl::StatusOr<ResolvedRun> OwnFolder(const fs::path& path,
   return found;
 }
 
+// Errors: NotFound if `run` or `cycle` was asked for and `path`, which is
+// `what`, is another one or has none. Empty and negative values ask for
+// nothing.
+absl::Status IsAskedFor(const std::string& path, const std::string& what,
+                        const std::string& run, const std::string& its_run,
+                        int32_t cycle, int32_t its_cycle) {
+  std::string asked;
+  if (!run.empty() && run != its_run) asked = "run '" + run + "'";
+  if (cycle >= 0 && cycle != its_cycle) {
+    asked +=
+        (asked.empty() ? "" : " and no ") + ("cycle " + std::to_string(cycle));
+  }
+  if (asked.empty()) return absl::OkStatus();
+  return absl::NotFoundError("no " + asked + " in " + path + ": it is " + what +
+                             "; --run and --cycle choose in a log directory");
+}
+
 // Returns the traces in a folder that stepscope did not write: a folder of
 // torch.profiler, or of files that somebody copied together.
 absl::StatusOr<ResolvedRun> ForeignFolder(const fs::path& path, int32_t cycle) {
@@ -282,6 +299,8 @@ absl::StatusOr<ResolvedRun> ResolvePath(const std::string& path,
   if (!place.has_filename()) place = place.parent_path();  // "dir/"
   if (place == ".") place = fs::current_path(error);
   if (!fs::is_directory(status)) {
+    const absl::Status asked = IsAskedFor(path, "one file", run, "", cycle, -1);
+    if (!asked.ok()) return asked;
     ResolvedRun file;
     file.run = place.parent_path().filename().string();
     file.trace_files.push_back(path);
@@ -291,18 +310,30 @@ absl::StatusOr<ResolvedRun> ResolvePath(const std::string& path,
   // and at last any folder with traces.
   if (IsFolder(place / kOwnFolder))
     return OwnFolder(place / kOwnFolder, run, cycle);
-  if (IsCycleFolder(place))
-    return CycleFolder(place, CycleOf(place.filename().string()));
-  if (place.filename() == "trace" && IsCycleFolder(place.parent_path())) {
-    return CycleFolder(place.parent_path(),
-                       CycleOf(place.parent_path().filename().string()));
+  const fs::path window =
+      place.filename() == "trace" ? place.parent_path() : place;
+  if (IsCycleFolder(window)) {
+    const int32_t its_cycle = CycleOf(window.filename().string());
+    const absl::Status asked =
+        IsAskedFor(path, "one window", run,
+                   window.parent_path().filename().string(), cycle, its_cycle);
+    if (!asked.ok()) return asked;
+    return CycleFolder(window, its_cycle);
   }
-  if (!CyclesOf(place).empty()) return RunFolder(place, cycle);
+  if (!CyclesOf(place).empty()) {
+    const absl::Status asked = IsAskedFor(
+        path, "one run", run, place.filename().string(), cycle, cycle);
+    if (!asked.ok()) return asked;
+    return RunFolder(place, cycle);
+  }
   const std::vector<std::string> folders = FoldersIn(place);
   const bool holds_runs = std::any_of(
       folders.begin(), folders.end(),
       [&](const std::string& name) { return !CyclesOf(place / name).empty(); });
   if (holds_runs) return OwnFolder(place, run, cycle);
+  const absl::Status asked = IsAskedFor(path, "a folder of traces without runs",
+                                        run, "", cycle, cycle);
+  if (!asked.ok()) return asked;
   return ForeignFolder(place, cycle);
 }
 

@@ -24,6 +24,10 @@ namespace {
 
 namespace fs = std::filesystem;
 
+constexpr std::string_view kXSpaceEnding = ".xplane.pb";
+constexpr char kOtherName[] =
+    ": its name does not end in .json, .json.gz or .json.zst";
+
 // A file, and what its name and header say. Each step of the choice removes
 // candidates and notes why.
 struct Candidate {
@@ -66,13 +70,24 @@ bool SpanBefore(const std::string& a, const std::string& b) {
          std::make_tuple(b.size(), std::string_view(b));
 }
 
+// The error of a file as a note that begins with its path:
+// "/job/stats.json: it is not a trace: ...". What to do about it is left out,
+// because the file was not asked for.
+std::string NoteOf(const std::string& path, std::string_view why) {
+  if (!why.starts_with(path + " ")) return path + ": " + std::string(why);
+  why.remove_prefix(path.size() + 1);
+  return path + ": it " + std::string(why.substr(0, why.find(". ")));
+}
+
 std::vector<Candidate> CandidatesIn(const std::string& folder,
                                     ResolvedRun* run) {
   std::vector<std::string>* const passed_over = &run->passed_over;
-  const auto cannot_read = [&](const std::string& path, std::string why) {
-    run->unreadable.push_back({path, why});
-    passed_over->push_back(std::move(why));
+  const auto cannot_read = [&](const std::string& path, std::string why,
+                               std::string note) {
+    run->unreadable.push_back({path, std::move(why)});
+    passed_over->push_back(std::move(note));
   };
+  std::vector<std::string> others;  // their names say that they are no traces
   std::vector<Candidate> files;
   for (const auto& [name, kind] : PipesAndDevicesIn(folder)) {
     passed_over->push_back((fs::path(folder) / name).string() + ": it is " +
@@ -83,25 +98,36 @@ std::vector<Candidate> CandidatesIn(const std::string& folder,
     file.path = (fs::path(folder) / name).string();
     file.name = name;
     if (name.ends_with(kTemporaryEnding)) {
-      cannot_read(file.path,
-                  file.path +
-                      ": it is incomplete (still being written, or its "
-                      "writer was killed)");
+      const std::string why = file.path +
+                              ": it is incomplete (still being written, or its "
+                              "writer was killed)";
+      cannot_read(file.path, why, why);
       continue;
     }
     if (!ParseName(&file)) {
-      passed_over->push_back(
-          file.path +
-          ": its name does not end in .json, .json.gz or .json.zst");
+      // An XSpace may be taken later.
+      if (name.ends_with(kXSpaceEnding)) {
+        passed_over->push_back(file.path + kOtherName);
+      } else {
+        others.push_back(file.path);
+      }
       continue;
     }
     absl::StatusOr<TracePeek> peek = PeekTrace(file.path);
     if (!peek.ok()) {
-      cannot_read(file.path, std::string(peek.status().message()));
+      std::string why(peek.status().message());
+      std::string note = NoteOf(file.path, why);
+      cannot_read(file.path, std::move(why), std::move(note));
       continue;
     }
     file.peek = *std::move(peek);
     files.push_back(std::move(file));
+  }
+  if (others.size() == 1) passed_over->push_back(others[0] + kOtherName);
+  if (others.size() > 1) {
+    passed_over->push_back(folder + ": " + std::to_string(others.size()) +
+                           " files have other names, such as " +
+                           fs::path(others[0]).filename().string());
   }
   return files;
 }
@@ -203,7 +229,7 @@ void KeepOnePerRank(std::vector<Candidate>* files, ResolvedRun* run) {
 std::vector<std::string> SpacesIn(const std::string& folder) {
   std::vector<std::string> paths;
   for (const std::string& name : FilesIn(folder)) {
-    if (!name.ends_with(".xplane.pb")) continue;
+    if (!name.ends_with(kXSpaceEnding)) continue;
     const std::string path = (fs::path(folder) / name).string();
     const absl::StatusOr<std::unique_ptr<BytesReader>> bytes =
         BytesReader::Make(path);
@@ -242,14 +268,13 @@ ResolvedRun TracesIn(const std::string& folder, int32_t cycle) {
     run.trace_files = SpacesIn(folder);
     const std::set<std::string, std::less<>> taken(run.trace_files.begin(),
                                                    run.trace_files.end());
-    constexpr std::string_view kEnding = ".xplane.pb";
     std::erase_if(run.unreadable, [&](const UnreadableFile& file) {
       return taken.contains(file.path);
     });
     std::erase_if(run.passed_over, [&](const std::string& note) {
-      const size_t end = note.find(std::string(kEnding) + ": ");
+      const size_t end = note.find(std::string(kXSpaceEnding) + ": ");
       return end != std::string::npos &&
-             taken.contains(note.substr(0, end + kEnding.size()));
+             taken.contains(note.substr(0, end + kXSpaceEnding.size()));
     });
   }
   BoundNotes(folder, &run.passed_over);

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <limits>
 #include <numeric>
 #include <system_error>
 
@@ -113,9 +114,14 @@ absl::StatusOr<int32_t> NumberOf(const CommandWords& words,
   const auto result = std::from_chars(text.data(), end, number);
   if (result.ec == std::errc() && result.ptr == end && number >= 0)
     return number;
+  const bool too_large =
+      result.ec == std::errc::result_out_of_range && !text.starts_with('-');
   return absl::InvalidArgumentError(
-      std::string(option) + " must be a whole number of at least 0, not '" +
-      text + "'");
+      std::string(option) + " must be " +
+      (too_large
+           ? "at most " + std::to_string(std::numeric_limits<int32_t>::max())
+           : "a whole number of at least 0") +
+      ", not '" + text + "'");
 }
 
 std::string_view Nearest(std::string_view word,

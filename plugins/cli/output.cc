@@ -21,6 +21,10 @@ absl::Status WriteError(const std::string& what, int error) {
   }
   if (error == ENOENT || error == ENOTDIR)
     return absl::NotFoundError(message + "; create the folder first");
+  if (error == EISDIR) {
+    return absl::InvalidArgumentError("cannot write " + what +
+                                      ": it is a folder; name a file in it");
+  }
   if (error == ENOSPC || error == EDQUOT)
     return absl::ResourceExhaustedError(message + "; free some space");
   return absl::UnavailableError(message + "; check the disk and try again");

@@ -9,6 +9,12 @@
 
 namespace stepscope {
 
+namespace {
+
+constexpr std::string_view kStepMark = "ProfilerStep#";
+
+}  // namespace
+
 const char* KindName(Kind kind) {
   static constexpr std::array<const char*, static_cast<size_t>(Kind::kCount)>
       kNames = {"step",          "range",        "op",
@@ -48,10 +54,17 @@ bool LaunchesGraph(std::string_view call) {
   return call.find("GraphLaunch") != std::string_view::npos;
 }
 
+bool IsStepMark(std::string_view name) {
+  if (!name.starts_with(kStepMark)) return false;
+  name.remove_prefix(kStepMark.size());
+  if (name.starts_with('-')) name.remove_prefix(1);
+  return !name.empty() &&
+         name.find_first_not_of("0123456789") == std::string_view::npos;
+}
+
 int64_t StepNumber(std::string_view name) {
-  constexpr std::string_view kMark = "ProfilerStep#";
-  if (!name.starts_with(kMark)) return -1;
-  name.remove_prefix(kMark.size());
+  if (!IsStepMark(name)) return -1;
+  name.remove_prefix(kStepMark.size());
   int64_t number = -1;
   const auto [end, error] =
       std::from_chars(name.data(), name.data() + name.size(), number);

@@ -1,5 +1,8 @@
 // The part of ChromeRowReader that reads the rows of host threads: operators,
 // ranges, steps, collectives, Python frames and memory events.
+#include <algorithm>
+#include <cstdint>
+#include <tuple>
 #include <utility>
 
 #include "chrome/reader/chrome_row_fields.h"
@@ -37,7 +40,7 @@ bool IsCommunication(const ChromeEvent& event) {
 void ChromeRowReader::AddOp(const ChromeEvent& event, const Times& times) {
   if (event.has(ArgKey::kOurRange) ||
       (!is_ours_ && ClassifyRange(event.name.text) != RangeKind::kUser) ||
-      (!is_ours_ && StepNumber(event.name.text) >= 0)) {
+      (!is_ours_ && IsStepMark(event.name.text))) {
     return AddAnnotation(event, times);
   }
   if (IsCommunication(event) || (is_ours_ && !event.has(ArgKey::kOurOnly) &&
@@ -70,8 +73,7 @@ void ChromeRowReader::AddOp(const ChromeEvent& event, const Times& times) {
 // may have the name of a step mark.
 void ChromeRowReader::AddAnnotation(const ChromeEvent& event,
                                     const Times& times) {
-  if (is_ours_ ? event.has(ArgKey::kOurStep)
-               : StepNumber(event.name.text) >= 0) {
+  if (is_ours_ ? event.has(ArgKey::kOurStep) : IsStepMark(event.name.text)) {
     const int64_t number =
         is_ours_ ? ToInteger(event.arg(ArgKey::kOurStep)).value_or(-1)
                  : StepNumber(event.name.text);
@@ -136,7 +138,30 @@ void ChromeRowReader::AddStep(const ChromeEvent& event, const Times& times,
   step.number = number;
   step.thread = ThreadOf(event);
   seen_ |= Bit(Kind::kStep);
+  if (!is_ours_ && number < 0) {
+    ++counts_.unnumbered_steps;
+    if (unnumbered_steps_.empty()) {
+      counts_.unnumbered_example = std::string(event.name.text);
+    }
+    unnumbered_steps_.push_back(step);
+    return;
+  }
   builder_->Add(step);
+}
+
+// Numbers the steps whose number cannot be read in the order of their times,
+// after all others.
+void ChromeRowReader::AddUnnumberedSteps() {
+  int64_t last = -1;
+  if (!steps_.empty()) last = std::max(last, std::get<0>(*steps_.rbegin()));
+  std::ranges::stable_sort(unnumbered_steps_, {}, &Step::begin_ns);
+  for (Step& step : unnumbered_steps_) {
+    // A damaged file may have the largest number there is.
+    if (last < INT64_MAX) ++last;
+    step.number = last;
+    builder_->Add(step);
+  }
+  unnumbered_steps_.clear();
 }
 
 void ChromeRowReader::AddCommunication(const ChromeEvent& event,

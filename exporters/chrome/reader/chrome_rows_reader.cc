@@ -345,6 +345,7 @@ void ChromeRowReader::Finish(const ChromeHeader& header, int64_t shift_ns) {
     builder_->Add(waiting.row);
   }
   overheads_.clear();
+  AddUnnumberedSteps();
   // Ranges are used only without metadata, or collectives would count twice.
   if ((seen_ & Bit(Kind::kCommunication)) == 0) {
     for (const Communication& row : range_communications_) builder_->Add(row);

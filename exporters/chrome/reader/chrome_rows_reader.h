@@ -34,6 +34,8 @@ class ChromeRowReader {
     int64_t unpaired = 0;  // separate begin and end events, which torch
                            // never writes
     int64_t duplicate_steps = 0;
+    int64_t unnumbered_steps = 0;  // the number cannot be read
+    std::string unnumbered_example;
     int64_t merged_ranks = 0;  // 1 if the file holds several ranks
     int64_t device_tasks = 0;  // device work that is not read
     Device accelerator;        // a device whose work is not read; its name is
@@ -77,6 +79,7 @@ class ChromeRowReader {
   void AddAnnotation(const ChromeEvent& event, const Times& times);
   void AddRange(const ChromeEvent& event, const Times& times, NameId name);
   void AddStep(const ChromeEvent& event, const Times& times, int64_t number);
+  void AddUnnumberedSteps();
   void AddCommunication(const ChromeEvent& event, const Times& times);
   void KeepSize(const ChromeEvent& event, const Range& range);
   void AddPythonFrame(const ChromeEvent& event, const Times& times);
@@ -119,6 +122,7 @@ class ChromeRowReader {
   // metadata of collectives.
   std::vector<Communication> range_communications_;
   std::set<std::tuple<int64_t, int64_t, int64_t>> steps_;
+  std::vector<Step> unnumbered_steps_;
   uint64_t seen_ = 0;  // bit per Kind
   Counts counts_;
   int64_t earliest_ns_ = INT64_MAX;

@@ -10,8 +10,8 @@
 #include "chrome/reader/chrome_event_reader.h"
 #include "chrome/reader/chrome_header_reader.h"
 #include "chrome/reader/chrome_rows_reader.h"
-#include "json/json_repair.h"
 #include "io/file_damage.h"
+#include "json/json_repair.h"
 
 namespace stepscope {
 namespace {
@@ -111,6 +111,11 @@ void AddLosses(const ChromeRowReader::Counts& counts, const Damage& damage,
           counts.no_duration, Severity::kWarning, builder);
   AddLoss("duplicate-steps", "step marks that occur twice were counted once",
           counts.duplicate_steps, Severity::kNote, builder);
+  AddLoss("unreadable-step-numbers",
+          "step marks have a number that cannot be read (\"" +
+              counts.unnumbered_example +
+              "\"); these steps are numbered in the order of their times",
+          counts.unnumbered_steps, Severity::kWarning, builder);
   AddLoss(
       "unpaired-events",
       "separate begin and end events (ph B, E) are not read; torch.profiler "

@@ -105,7 +105,8 @@ struct ResolvedRun {
 // while writing. Opens each file of a folder of traces to read its header, but
 // no pipes, sockets and devices. passed_over names some twenty files at most.
 // There is no state, so any thread may call it. Errors: NotFound (the message
-// says what was looked for).
+// says what was looked for), also for a `run` or `cycle` that `path` lacks,
+// such as those of a single file.
 absl::StatusOr<ResolvedRun> ResolvePath(const std::string& path,
                                         const std::string& run = "",
                                         int32_t cycle = -1);

@@ -206,6 +206,24 @@ TEST_F(ChromeDialectsTest, CountsAStepOnceThoughTheGpuRepeatsIt) {
   EXPECT_EQ(LossCount(trace, "duplicate-steps"), 1);
 }
 
+TEST_F(ChromeDialectsTest, KeepsStepsWhoseNumberCannotBeRead) {
+  const auto mark = [](const char* name, int ts) {
+    return XEvent("user_annotation", name,
+                  "\"ts\": " + std::to_string(ts) + ", \"dur\": 9");
+  };
+  const Trace trace = Read(KinetoFile(
+      mark("ProfilerStep#99999999999999999999999", 21) + "," +
+      mark("ProfilerStep#-5", 11) + "," + mark("ProfilerStep#-5", 11) + "," +
+      mark("ProfilerStep#7", 1)));
+  ASSERT_EQ(trace.steps().size(), 3u);
+  EXPECT_EQ(trace.steps()[0].number, 7);
+  EXPECT_EQ(trace.steps()[1].number, 8);
+  EXPECT_EQ(trace.steps()[1].begin_ns, 11'000);
+  EXPECT_EQ(trace.steps()[2].number, 9);
+  EXPECT_EQ(LossCount(trace, "unreadable-step-numbers"), 2);
+  EXPECT_EQ(LossCount(trace, "duplicate-steps"), 1);
+}
+
 TEST_F(ChromeDialectsTest, ReadsCollectives) {
   const Trace trace = Read(KinetoFile(XEvent(
       "cpu_op", "record_param_comms", "\"ts\": 1, \"dur\": 9",

@@ -17,6 +17,7 @@ namespace {
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
+using testing::Not;
 
 class ResolvePathTest : public testing::Test {
  protected:
@@ -196,7 +197,10 @@ TEST_F(ResolvePathTest, ForeignFolderIsOneRunOfItsFiles) {
   // Files that may be traces of ranks.
   ASSERT_EQ(run.unreadable.size(), 2u);
   EXPECT_EQ(run.unreadable[0].path, folder_.At("job/config.json"));
-  EXPECT_EQ(run.unreadable[0].why, run.passed_over[0]);
+  EXPECT_THAT(run.unreadable[0].why, HasSubstr("config.json is not a trace: "));
+  EXPECT_THAT(run.passed_over[0],
+              HasSubstr("config.json: it is not a trace: it looks like"));
+  EXPECT_THAT(run.passed_over[0], Not(HasSubstr("Use a file")));
   EXPECT_EQ(run.unreadable[1].path, folder_.At("job/half.json.tmp"));
 }
 
@@ -310,13 +314,37 @@ TEST_F(ResolvePathTest, PipesAndSocketsInAFolderAreNamedAndNotOpened) {
 }
 
 TEST_F(ResolvePathTest, OfManyStrayFilesTheFirstAreNamed) {
-  constexpr int kFiles = 3000;
+  constexpr int kFiles = 300;
   for (int i = 0; i < kFiles; ++i)
-    folder_.Write("job/stray" + std::to_string(i), "");
+    folder_.Write("job/stray" + std::to_string(i) + ".json", "{\"lr\": 1}");
   EXPECT_LT(Error("job").size(), 10'000u);
   EXPECT_THAT(Error("job"), HasSubstr(std::to_string(kFiles - 20) + " more"));
   folder_.Write("job/w0.pt.trace.json", kForeign);
   EXPECT_EQ(Resolve("job").passed_over.size(), 21u);
+}
+
+TEST_F(ResolvePathTest, FilesOfOtherNamesAreCounted) {
+  folder_.Write("job/a.txt", "");
+  EXPECT_THAT(Error("job"),
+              HasSubstr("job/a.txt: its name does not end in .json"));
+  folder_.Write("job/b.txt", "");
+  folder_.Write("job/c", "");
+  EXPECT_THAT(Error("job"), HasSubstr("skipped: " + folder_.At("job") +
+                                      ": 3 files have other names, such as "
+                                      "a.txt"));
+}
+
+TEST_F(ResolvePathTest, WhatAPathHasNoChoiceOfIsAnError) {
+  WriteRank("a", 0, 0);
+  const std::string file = "stepscope/a/c0/trace/rank0.json.gz";
+  EXPECT_THAT(Error(file, "a"), HasSubstr("no run 'a' in"));
+  EXPECT_THAT(Error(file, "", 0), HasSubstr("no cycle 0 in"));
+  EXPECT_THAT(Files(Resolve("stepscope/a/c0", "a", 0)), ElementsAre(file));
+  EXPECT_THAT(Error("stepscope/a/c0", "b", 1),
+              HasSubstr("no run 'b' and no cycle 1 in"));
+  EXPECT_THAT(Error("stepscope/a", "b"), HasSubstr("it is one run"));
+  folder_.Write("job/w0.pt.trace.json", kForeign);
+  EXPECT_THAT(Error("job", "a"), HasSubstr("a folder of traces without runs"));
 }
 
 TEST_F(ResolvePathTest, SaysWhatItLookedFor) {

@@ -82,7 +82,7 @@ TEST(ChoiceOfTest, IsTheFirstUnlessAnotherIsGiven) {
 TEST(NumberOfTest, IsAWholeNumberFromZeroOn) {
   EXPECT_EQ(*NumberOf(*Parse({"x"}), "--cycle", -1), -1);
   EXPECT_EQ(*NumberOf(*Parse({"x", "--cycle=0"}), "--cycle", -1), 0);
-  for (const char* text : {"-1", "two", "1.5", "99999999999", "1x"}) {
+  for (const char* text : {"-1", "two", "1.5", "1x"}) {
     const auto wrong =
         NumberOf(*Parse({"x", std::string("--cycle=") + text}), "--cycle", -1);
     EXPECT_FALSE(wrong.ok()) << text;

@@ -277,6 +277,22 @@ TEST_F(ProgramTest, ExplainsItsRules) {
   EXPECT_THAT(several.err, HasSubstr("several IDs begin with 'ddp-': ddp-"));
 }
 
+TEST_F(ProgramTest, AFolderIsNoFileToWriteTo) {
+  const Outcome run =
+      Run("analyze -o " + folder_.path().string() + " " + trace_);
+  EXPECT_EQ(run.status, 1);
+  EXPECT_EQ(run.err, "stepscope: cannot write " + folder_.path().string() +
+                         ": it is a folder; name a file in it\n");
+}
+
+TEST_F(ProgramTest, AFileHasNoRunsOrCyclesToChoose) {
+  const Outcome run = Run("analyze --cycle 5 --run foo " + trace_);
+  EXPECT_EQ(run.status, 1);
+  EXPECT_EQ(run.err, "stepscope: no run 'foo' and no cycle 5 in " + trace_ +
+                         ": it is one file; --run and --cycle choose in a log "
+                         "directory\n");
+}
+
 TEST_F(ProgramTest, TheSameFileTwiceIsAnalysedOnce) {
   EXPECT_THAT(Run("analyze " + trace_ + " " + trace_).out,
               Not(HasSubstr("2 traces")));

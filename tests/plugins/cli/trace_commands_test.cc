@@ -374,6 +374,8 @@ TEST_F(TraceCommandsTest, WrongUsageIsStatusTwoAndNamesTheOptions) {
   expect("top", "top needs one trace");
   expect("top a b", "top needs one trace");
   expect("top --limit many a", "--limit must be a whole number");
+  expect("analyze --cores 999999999999 a",
+         "--cores must be at most 2147483647, not '999999999999'");
   expect("top --by-shape=1 a", "--by-shape takes no value");
   expect("top --by size a", "self, total, calls or gpu, not 'size'");
   expect("convert a", "two names");

@@ -41,6 +41,16 @@ TEST(StepNumberTest, ReadsTheNumberAndNothingElse) {
   EXPECT_EQ(StepNumber("ProfilerStep#"), -1);
   EXPECT_EQ(StepNumber("ProfilerStep#1x"), -1);
   EXPECT_EQ(StepNumber("ProfilerStep#99999999999999999999"), -1);
+  EXPECT_LT(StepNumber("ProfilerStep#-5"), 0);
+  for (const char* mark :
+       {"ProfilerStep#12", "ProfilerStep#99999999999999999999",
+        "ProfilerStep#-5"}) {
+    EXPECT_TRUE(IsStepMark(mark)) << mark;
+  }
+  for (const char* name : {"ProfilerStep#", "ProfilerStep#-", "ProfilerStep#1x",
+                           "ProfilerStep*", "step 1"}) {
+    EXPECT_FALSE(IsStepMark(name)) << name;
+  }
 }
 
 TEST(KindNameTest, GivesEveryKindANameOfItsOwn) {

@@ -126,8 +126,10 @@ RangeKind ClassifyRange(std::string_view name);
 // hipGraphLaunch). No other call starts a graph's work.
 bool LaunchesGraph(std::string_view call);
 
-// Returns the number in a step mark ("ProfilerStep#12"), or -1 for any other
-// name.
+// Returns the number in a step mark ("ProfilerStep#12"); a negative number for
+// any other name, and where the number is negative or too large.
 int64_t StepNumber(std::string_view name);
+// True for a step mark, whatever its number.
+bool IsStepMark(std::string_view name);
 
 }  // namespace stepscope
