@@ -7,9 +7,9 @@
 #include <vector>
 
 #include "report/compare_words.h"
+#include "report/layout/text_page.h"
+#include "report/layout/text_table.h"
 #include "report/markdown_escape.h"
-#include "report/text_page.h"
-#include "report/text_table.h"
 #include "words/compiled_names.h"
 #include "words/labels.h"
 #include "words/quantities.h"

@@ -5,8 +5,8 @@
 #include <utility>
 
 #include "report/json_text.h"
-#include "report/text_page.h"
-#include "report/text_table.h"
+#include "report/layout/text_page.h"
+#include "report/layout/text_table.h"
 #include "words/compiled_names.h"
 #include "words/labels.h"
 #include "words/quantities.h"

@@ -4,7 +4,7 @@
 
 #include <stepscope/report.h>
 
-#include "report/text_page.h"
+#include "report/layout/text_page.h"
 
 namespace stepscope {
 

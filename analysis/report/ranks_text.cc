@@ -4,8 +4,8 @@
 #include <map>
 #include <utility>
 
-#include "report/text_page.h"
-#include "report/text_table.h"
+#include "report/layout/text_page.h"
+#include "report/layout/text_table.h"
 #include "words/quantities.h"
 
 namespace stepscope {

@@ -10,11 +10,11 @@
 
 #include "report/critical_path_text.h"
 #include "report/header_text.h"
+#include "report/layout/text_page.h"
+#include "report/layout/text_table.h"
 #include "report/place_text.h"
 #include "report/ranks_text.h"
 #include "report/step_text.h"
-#include "report/text_page.h"
-#include "report/text_table.h"
 #include "report/whole_run_text.h"
 #include "words/compiled_names.h"
 #include "words/conclusion.h"

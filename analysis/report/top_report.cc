@@ -8,7 +8,7 @@
 #include <cstdio>
 
 #include "report/json_text.h"
-#include "report/text_table.h"
+#include "report/layout/text_table.h"
 #include "words/compiled_names.h"
 #include "words/quantities.h"
 

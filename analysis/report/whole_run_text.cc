@@ -4,7 +4,7 @@
 
 #include <cmath>
 
-#include "report/text_page.h"
+#include "report/layout/text_page.h"
 #include "words/quantities.h"
 
 namespace stepscope {

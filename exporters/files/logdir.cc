@@ -111,6 +111,7 @@ int32_t BestCycle(const fs::path& run, const std::vector<int32_t>& cycles,
 absl::StatusOr<ResolvedRun> RunFolder(const fs::path& path, int32_t cycle) {
   const std::vector<int32_t> cycles = CyclesOf(path);
   std::vector<std::string> names;
+  names.reserve(cycles.size());
   for (int32_t each : cycles) names.push_back(std::to_string(each));
   if (cycles.empty()) {
     return absl::NotFoundError("no cycle with traces in " + path.string() +

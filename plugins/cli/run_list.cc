@@ -9,7 +9,7 @@
 
 #include "analysed_traces.h"
 #include "report/json_text.h"
-#include "report/text_page.h"
+#include "report/layout/text_page.h"
 #include "words/quantities.h"
 
 namespace stepscope {

@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <cstdlib>
 
-#include "report/text_page.h"
+#include "report/layout/text_page.h"
 
 namespace stepscope {
 namespace {

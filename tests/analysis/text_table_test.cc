@@ -1,4 +1,4 @@
-#include "report/text_table.h"
+#include "report/layout/text_table.h"
 
 #include <gtest/gtest.h>
 #include <stepscope/analysis.h>
@@ -7,8 +7,8 @@
 
 #include <algorithm>
 
+#include "report/layout/text_page.h"
 #include "report/ranks_text.h"
-#include "report/text_page.h"
 #include "support/trace_text.h"
 
 namespace stepscope::text_table_test {

@@ -10,7 +10,7 @@
 #include "commands.h"
 #include "errors.h"
 #include "output.h"
-#include "report/text_page.h"
+#include "report/layout/text_page.h"
 #include "rule_list.h"
 #include "words/quantities.h"
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <vector>
 
-#include "report/text_page.h"
+#include "report/layout/text_page.h"
 
 namespace stepscope {
 namespace {

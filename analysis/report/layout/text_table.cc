@@ -1,11 +1,11 @@
-#include "report/text_table.h"
+#include "report/layout/text_table.h"
 
 #include <stepscope/printable.h>
 
 #include <algorithm>
 #include <numeric>
 
-#include "report/text_page.h"
+#include "report/layout/text_page.h"
 
 namespace stepscope {
 namespace {
