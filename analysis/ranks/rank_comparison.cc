@@ -13,6 +13,7 @@
 #include "ranks/matched_collectives.h"
 #include "ranks/rank_groups.h"
 #include "ranks/rank_machines.h"
+#include "ranks/unmatched_ranks.h"
 #include "steps/steps.h"
 
 namespace stepscope {
@@ -30,7 +31,8 @@ constexpr double kWaitListedMs = 1e-3;
 // (waiting rank, rank it waits for), as indices -> ms
 using WaitsByPair = std::map<std::pair<size_t, size_t>, double>;
 
-std::string WhyNotComparable(const std::vector<RankDigest>& ranks) {
+std::string WhyNotComparable(const std::vector<RankDigest>& ranks,
+                             bool& different_jobs) {
   if (ranks.size() < 2) return "there is only one rank";
   std::set<int32_t> seen;
   for (const RankDigest& rank : ranks) {
@@ -40,6 +42,7 @@ std::string WhyNotComparable(const std::vector<RankDigest>& ranks) {
       return "two traces belong to rank " + std::to_string(run.rank);
     }
     if (run.world_size != ranks[0].report.run.world_size) {
+      different_jobs = true;
       return "the traces come from jobs of different world sizes";
     }
   }
@@ -310,13 +313,13 @@ void MeasureStarts(const std::vector<RankDigest>& ranks,
 RankComparison CompareRanks(const std::vector<RankDigest>& ranks) {
   RankComparison comparison;
   FillRows(ranks, comparison);
-  comparison.why_not = WhyNotComparable(ranks);
+  comparison.why_not = WhyNotComparable(ranks, comparison.different_jobs);
   if (!comparison.why_not.empty()) return comparison;
   const std::vector<MatchedCollective> matched =
       MatchCollectives(ranks, comparison.unmatched);
   comparison.collectives = static_cast<int64_t>(matched.size());
   if (matched.empty()) {
-    comparison.why_not = "no collective was recorded on two ranks";
+    comparison.why_not = WhyNoneMatched(ranks, comparison.different_jobs);
     std::ranges::sort(comparison.rows, {}, &RankRow::rank);
     comparison.groups =
         GroupTotals(ranks, std::vector<double>(ranks.size(), 0)).Rows();

@@ -28,12 +28,14 @@ std::string RankName(const AnalysedTrace& result) {
 }
 
 // Returns a name for each of `results`: its rank, or its file if ranks do not
-// distinguish them.
-std::vector<std::string> NamesOf(const std::vector<AnalysedTrace>& results) {
+// distinguish them or are those of several jobs.
+std::vector<std::string> NamesOf(const std::vector<AnalysedTrace>& results,
+                                 bool different_jobs) {
   std::set<int32_t> ranks;
   for (const AnalysedTrace& result : results)
     ranks.insert(result.report().run.rank);
-  const bool by_rank = ranks.size() == results.size() && !ranks.contains(-1);
+  const bool by_rank =
+      !different_jobs && ranks.size() == results.size() && !ranks.contains(-1);
   std::vector<std::string> names;
   for (const AnalysedTrace& result : results) {
     names.push_back(by_rank ? RankName(result) : result.path);
@@ -84,7 +86,7 @@ TextOptions OptionsFor(const AnalysedTrace& result,
 // Prints rank 0 (or the first trace) in full, and one line for each of the
 // others.
 std::string TextOfRanks(const std::vector<AnalysedTrace>& results,
-                        const std::string& why_not,
+                        const RankComparison& ranks,
                         const AnalysisOutput& output,
                         const Terminal& terminal) {
   // Goes backwards, so that the first of several traces of rank 0 is used.
@@ -92,9 +94,10 @@ std::string TextOfRanks(const std::vector<AnalysedTrace>& results,
   for (size_t i = results.size(); i-- > 0;) {
     if (results[i].report().run.rank == 0) full = i;
   }
-  const std::vector<std::string> names = NamesOf(results);
+  const std::vector<std::string> names = NamesOf(results, ranks.different_jobs);
   std::string text = std::to_string(results.size()) +
-                     " traces, each analysed on its own: " + why_not + "\n";
+                     " traces, each analysed on its own: " + ranks.why_not +
+                     "\n";
   if (!output.verbose) {
     text += "full report of " + names[full] +
             "; the others have one line each (--verbose prints all in full)\n";
@@ -125,8 +128,9 @@ std::string JsonOfRanks(const std::vector<AnalysedTrace>& results) {
   return text + "\n]\n";
 }
 
-std::string MarkdownOfRanks(const std::vector<AnalysedTrace>& results) {
-  const std::vector<std::string> names = NamesOf(results);
+std::string MarkdownOfRanks(const std::vector<AnalysedTrace>& results,
+                            const RankComparison& ranks) {
+  const std::vector<std::string> names = NamesOf(results, ranks.different_jobs);
   std::string text;
   for (size_t i = 0; i < results.size(); ++i) {
     text += "# " + MarkdownText(names[i]) + "\n\n" +
@@ -199,17 +203,18 @@ absl::StatusOr<std::string> AnalysisText(const AnalysedTraces& traces,
                                          const AnalysisOutput& output) {
   const std::vector<AnalysedTrace>& results = traces.read;
   const Terminal terminal = output.to_stdout ? TerminalOfStdout() : Terminal();
-  std::string why_not;
+  RankComparison ranks;
   if (results.size() > 1) {
     Report run = RunOf(results);
     // Ranks of one job share a page even if they cannot be compared, because a
     // page cannot show several reports.
     if (run.ranks.why_not.empty() ||
-        (output.format == ReportFormat::kHtml && AreRanks(results))) {
+        (output.format == ReportFormat::kHtml && AreRanks(results) &&
+         !run.ranks.different_jobs)) {
       NameMissingRanks(traces.missing, run);
       return RenderRun(run, results, output, terminal);
     }
-    why_not = run.ranks.why_not;
+    ranks = std::move(run.ranks);
   }
   const bool several = results.size() > 1;
   Report alone = results[0].report();
@@ -218,17 +223,18 @@ absl::StatusOr<std::string> AnalysisText(const AnalysedTraces& traces,
     case ReportFormat::kJson:
       return several ? JsonOfRanks(results) : ToJson(alone);
     case ReportFormat::kMarkdown:
-      return several ? MarkdownOfRanks(results) : ToMarkdown(alone);
+      return several ? MarkdownOfRanks(results, ranks) : ToMarkdown(alone);
     case ReportFormat::kHtml:
       if (!several) return ToHtml(alone, output.page);
       return absl::InvalidArgumentError(
           "one page cannot show traces that are not the ranks of one job (" +
-          why_not + "); make a page of each, or one of two to compare them");
+          ranks.why_not +
+          "); make a page of each, or one of two to compare them");
     case ReportFormat::kText:
       break;
   }
   if (several) {
-    return PrintableLines(TextOfRanks(results, why_not, output, terminal),
+    return PrintableLines(TextOfRanks(results, ranks, output, terminal),
                           terminal.color && output.to_stdout);
   }
   return ToText(alone, OptionsFor(results[0], output, terminal));

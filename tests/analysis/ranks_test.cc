@@ -464,6 +464,51 @@ TEST(RanksTest, DoesNotCompareDifferentRuns) {
   EXPECT_NE(AnalyzeRanks(ranks).ranks.why_not, "");
 }
 
+// Two ranks of a job, with the second one changed.
+RankComparison With(const std::function<void(RankDigest& rank)>& change) {
+  std::vector<RankDigest> ranks = Digests({.ranks = 2});
+  change(ranks[1]);
+  return AnalyzeRanks(ranks).ranks;
+}
+
+TEST(RanksTest, TellsWhyRanksHaveNoCollectiveInCommon) {
+  const RankComparison other_job = With([](RankDigest& rank) {
+    // Each step has one collective in place of two.
+    std::erase_if(rank.collectives,
+                  [](const RankCollective& one) { return one.ordinal > 0; });
+  });
+  EXPECT_TRUE(other_job.different_jobs);
+  EXPECT_THAT(other_job.why_not,
+              HasSubstr("these look like different jobs: no collective of one "
+                        "is in the other; give one job per folder"));
+  const RankComparison later = With([](RankDigest& rank) {
+    for (RankCollective& one : rank.collectives) one.step += 100;
+  });
+  EXPECT_FALSE(later.different_jobs);
+  EXPECT_EQ(later.why_not, "the ranks were recorded in different steps");
+  const RankComparison none =
+      With([](RankDigest& rank) { rank.collectives.clear(); });
+  EXPECT_FALSE(none.different_jobs);
+  EXPECT_EQ(none.why_not, "no collective was recorded on two ranks");
+}
+
+// Stages of a pipeline that are replicated have groups of their own.
+TEST(RanksTest, RanksOfDisjointGroupsMayBeOfOneJob) {
+  std::vector<RankDigest> ranks = Digests({.ranks = 2});
+  for (size_t r : {0u, 1u}) {
+    for (RankCollective& one : ranks[r].collectives) one.group = 10 + r;
+    ranks[r].groups = {{.group = 10 + r,
+                        .members = r == 0 ? "[0, 2]" : "[1, 3]",
+                        .size = 2,
+                        .kind = "all-reduce"}};
+    ranks[r].report.run.world_size = 4;
+  }
+  EXPECT_EQ(AnalyzeRanks(ranks).ranks.why_not,
+            "the ranks have no group in common");
+  ranks[1].groups[0].members = "[1, 0]";
+  EXPECT_TRUE(AnalyzeRanks(ranks).ranks.different_jobs);
+}
+
 TEST(RanksTest, OneRankCannotTell) {
   const Report report = Analyze(RankTrace(Job(), 0));
   EXPECT_NE(WhySkipped(report, "straggler-rank").find("one rank of 8"),

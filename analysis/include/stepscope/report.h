@@ -346,6 +346,7 @@ struct MendedRank {
 struct RankComparison {
   std::vector<RankRow> rows;     // by rank; empty in the report of one rank
   bool has_gpu = false;          // some rank recorded activities of a GPU
+  bool different_jobs = false;   // the traces look like ranks of several jobs
   int64_t collectives = 0;       // matched on all ranks of their group
   int64_t skewed = 0;            // matched ones at which ranks arrive apart
   int64_t unmatched = 0;         // left out: some rank did not record them
@@ -361,7 +362,7 @@ struct RankComparison {
   // so they would also begin the next step together.
   double start_wait_ms = 0;
   double starts_apart_ms = 0;  // from the first rank to begin to the last
-  int64_t steps = 0;  // steps compared
+  int64_t steps = 0;           // steps compared
   // Steps in which input shapes differ between ranks; -1 if shapes were not
   // recorded.
   int64_t steps_of_other_shapes = -1;
