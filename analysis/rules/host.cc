@@ -57,24 +57,53 @@ double ParallelNs(const CpuProgram& program) {
          static_cast<double>(std::max<size_t>(program.steps.size(), 1));
 }
 
-// Asks for cores and threads, which torch.profiler's files do not contain.
+// Asks for cores and threads, which torch.profiler's files do not contain, or
+// for one of them where the other is known.
 Verdict AskForCores(const AnalysisContext& m, double parallel) {
+  const int cores = m.trace.run().usable_cores;
+  const int threads = m.replay.program().threads;
   Finding finding;
   finding.confidence = Confidence::kHint;
   finding.evidence = "Ops that can use more threads take " +
                      Milliseconds(parallel * 1e-6) + " of the step (" +
-                     Percent(parallel / m.step_ns()) +
-                     "), but the recording shows neither how many threads they "
-                     "use nor how many cores are usable. With a thread per "
-                     "core, which is the default, nothing is gained; on one "
-                     "thread they take 1.9 times as long as on two.";
-  finding.assumption = "at best: ops run on one thread, and two cores are free";
-  finding.fix_cpp =
-      "if at::get_num_threads() is less than the usable cores, analyze --cores "
-      "N --threads T predicts what more threads gain";
-  finding.fix_python =
-      "if torch.get_num_threads() is less than len(os.sched_getaffinity(0)), "
-      "analyze --cores N --threads T predicts what more threads gain";
+                     Percent(parallel / m.step_ns()) + ")";
+  std::string cpp = "if at::get_num_threads() is less than ";
+  std::string python = "if torch.get_num_threads() is less than ";
+  std::string options;
+  if (cores > 0) {
+    finding.evidence += ", and " + Count(cores, "core") +
+                        " are usable, but the recording does not show how many "
+                        "threads the ops use.";
+    cpp += std::to_string(cores);
+    python += std::to_string(cores);
+    options = "--threads T";
+  } else if (threads > 0) {
+    finding.evidence += " and run on " + Count(threads, "thread") +
+                        ", but the recording does not show how many cores are "
+                        "usable.";
+    cpp = "if more than " + Count(threads, "core") + " are usable";
+    python = "if len(os.sched_getaffinity(0)) is more than " +
+             std::to_string(threads);
+    options = "--cores N";
+  } else {
+    finding.evidence +=
+        ", but the recording shows neither how many threads they use nor how "
+        "many cores are usable.";
+    cpp += "the usable cores";
+    python += "len(os.sched_getaffinity(0))";
+    options = "--cores N --threads T";
+  }
+  finding.evidence +=
+      " With a thread per core, which is the default, nothing is gained; on "
+      "one "
+      "thread they take 1.9 times as long as on two.";
+  finding.assumption =
+      threads > 0 ? "at best: twice as many cores are usable"
+                  : "at best: ops run on one thread, and two cores are free";
+  const std::string predicts =
+      ", analyze " + options + " predicts what more threads gain";
+  finding.fix_cpp = cpp + predicts;
+  finding.fix_python = python + predicts;
   finding.wrong_if = "there are as many threads as cores, which is the default";
   return Fire(Found{.finding = std::move(finding),
                     .bound_ns = parallel * (1 - 1 / kTwoThreads),
@@ -107,6 +136,8 @@ Verdict CheckCoresIdle(const AnalysisContext& m) {
   const double step = m.step_ns();
   const double parallel = ParallelNs(program);
   if (all_cores <= 0 || program.threads <= 0) {
+    // No op runs on less than one thread.
+    if (all_cores == 1) return Clean();
     if (parallel >= kParallelShare * step) return AskForCores(m, parallel);
     return Skip(all_cores <= 0
                     ? "the number of usable cores was not recorded"

@@ -57,6 +57,39 @@ TEST(CoresIdleTest, IsSkippedIfThreadsOrCoresWereNotRecorded) {
   EXPECT_NE(WhySkipped(with("aten::nonzero"), "cores-idle"), "");
 }
 
+TEST(CoresIdleTest, AsksOnlyForWhatIsNotKnown) {
+  const auto with = [](int cores, int threads) {
+    Trace trace = TraceFromText(
+        "step 0..1000000 thread=0\nop 0..900000 thread=0 aten::mm\n");
+    trace.TellMachine(cores, threads);
+    return Analyze(trace);
+  };
+  const Report cores_known = with(2, -1);
+  const Finding* finding = Find(cores_known, "cores-idle");
+  ASSERT_NE(finding, nullptr);
+  EXPECT_NE(finding->evidence.find("and 2 cores are usable, but the recording "
+                                   "does not show how many threads"),
+            std::string::npos)
+      << finding->evidence;
+  EXPECT_NE(finding->fix_python.find("torch.get_num_threads() is less than 2, "
+                                     "analyze --threads T predicts"),
+            std::string::npos)
+      << finding->fix_python;
+  EXPECT_EQ(finding->fix_cpp.find("--cores"), std::string::npos);
+
+  const Report threads_known = with(-1, 4);
+  finding = Find(threads_known, "cores-idle");
+  ASSERT_NE(finding, nullptr);
+  EXPECT_NE(finding->evidence.find("and run on 4 threads, but the recording "
+                                   "does not show how many cores"),
+            std::string::npos)
+      << finding->evidence;
+  EXPECT_NE(finding->fix_python.find("analyze --cores N predicts"),
+            std::string::npos)
+      << finding->fix_python;
+  EXPECT_TRUE(IsClean(with(1, -1), "cores-idle"));
+}
+
 TEST(CoresIdleTest, TrustsGivenThreadsAndCores) {
   const auto with = [](int threads) {
     Trace trace = TraceFromText(
