@@ -110,14 +110,20 @@ std::string ProgramUsageText(Commands commands, int width) {
   page.Line();
   page.Line("Usage: stepscope COMMAND [options] ...");
   page.Line();
-  std::vector<Term> rows;
+  std::vector<Term> rows, of_package;
   for (const Command* command : commands) {
     std::string term(command->name);
     if (!command->arguments.empty())
       term += " " + std::string(command->arguments);
-    rows.push_back({term, std::string(command->summary)});
+    (command->run == nullptr ? of_package : rows)
+        .push_back({term, std::string(command->summary)});
   }
   AddTable(rows, width, page);
+  if (!of_package.empty()) {
+    page.Line();
+    page.Line("Only with the Python package:");
+    AddTable(of_package, width, page);
+  }
   page.Line();
   AddTable({{"--help, -h",
              "print this text; stepscope help COMMAND: the "

@@ -98,6 +98,14 @@ TEST_F(UsageTest, HelpListsTheCommandsAndNamesTheirOptions) {
 }
 
 TEST_F(UsageTest, ACommandOfThePythonPackageSaysWhereItIs) {
+  const std::string help = Run("--help").out;
+  const size_t package = help.find("\nOnly with the Python package:\n");
+  ASSERT_NE(package, std::string::npos) << help;
+  EXPECT_LT(help.find("\n  analyze "), package);
+  for (const char* command : {"view", "run", "mcp", "catalogue"}) {
+    EXPECT_GT(help.find(std::string("\n  ") + command + " "), package)
+        << command;
+  }
   const Outcome run = Run("run train.py");
   EXPECT_EQ(run.status, 1);
   EXPECT_THAT(run.err, HasSubstr("run is a command of the Python package"));
