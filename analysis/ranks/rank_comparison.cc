@@ -204,6 +204,7 @@ std::vector<size_t> InOrderOfTime(const std::vector<RankDigest>& ranks,
   }
   std::ranges::sort(ends);
   std::vector<size_t> order;
+  order.reserve(ends.size());
   for (const auto& [end, m] : ends) order.push_back(m);
   return order;
 }
@@ -348,6 +349,7 @@ RankComparison CompareRanks(const std::vector<RankDigest>& ranks) {
         counter.Add(matched[m]) / static_cast<double>(ranks.size());
   }
   std::vector<double> by_step;
+  by_step.reserve(waits.size());
   for (const auto& [step, ms] : waits) by_step.push_back(ms);
   comparison.waiting_noise_ms = NoiseOfMean(by_step);
   for (size_t r = 0; r < comparison.rows.size(); ++r) {
@@ -376,9 +378,11 @@ std::vector<double> LatenessScores(const RankComparison& comparison) {
   if (late.empty()) return {};
   const double middle = Median(late);
   std::vector<double> deviations;
+  deviations.reserve(late.size());
   for (double ms : late) deviations.push_back(std::abs(ms - middle));
   const double spread = Median(deviations);
   std::vector<double> scores;
+  scores.reserve(late.size());
   for (double ms : late) {
     scores.push_back(spread > 0    ? 0.6745 * (ms - middle) / spread
                      : ms > middle ? std::numeric_limits<double>::infinity()

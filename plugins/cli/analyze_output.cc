@@ -37,6 +37,7 @@ std::vector<std::string> NamesOf(const std::vector<AnalysedTrace>& results,
   const bool by_rank =
       !different_jobs && ranks.size() == results.size() && !ranks.contains(-1);
   std::vector<std::string> names;
+  names.reserve(results.size());
   for (const AnalysedTrace& result : results) {
     names.push_back(by_rank ? RankName(result) : result.path);
   }
@@ -141,6 +142,7 @@ std::string MarkdownOfRanks(const std::vector<AnalysedTrace>& results,
 
 Report RunOf(const std::vector<AnalysedTrace>& results) {
   std::vector<RankDigest> digests;
+  digests.reserve(results.size());
   for (const AnalysedTrace& result : results) digests.push_back(result.digest);
   return AnalyzeRanks(digests);
 }
@@ -192,6 +194,7 @@ std::vector<Report> ReportsOf(const std::vector<AnalysedTrace>& results) {
     if (run.ranks.why_not.empty()) return {std::move(run)};
   }
   std::vector<Report> reports;
+  reports.reserve(results.size());
   for (const AnalysedTrace& result : results)
     reports.push_back(result.report());
   return reports;
