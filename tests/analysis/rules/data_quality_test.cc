@@ -140,7 +140,7 @@ TEST(CaptureIncompleteTest, QueriesAloneAreNoGpuWork) {
   EXPECT_NE(finding.fix_python, "");
 }
 
-TEST(CaptureIncompleteTest, EachErrorHasAFix) {
+TEST(CaptureIncompleteTest, MissingDeviceActivityHasAFix) {
   for (const char* rows :
        {"run producer=torch.profiler\nop 1..9 thread=0 aten::record_stream\n",
         "op 1..9 thread=0 aten::record_stream\n",
