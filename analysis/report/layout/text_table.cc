@@ -16,7 +16,7 @@ constexpr size_t kMostName = 58;
 constexpr double kLeastNameFrac = 0.4;
 constexpr size_t kLeastName = 8;
 // Of a table that is not for a terminal.
-constexpr size_t kUsualWidth = 100;
+constexpr size_t kUsualWidth = 110;
 constexpr size_t kGap = 2;  // blanks between columns
 
 bool IsInsideCharacter(char c) {

@@ -34,7 +34,7 @@ const std::vector<std::string>& Formats() {
 // Indices of Formats().
 constexpr size_t kJson = 1;
 constexpr size_t kHtml = 3;
-constexpr int kTopWidth = 110;  // columns
+constexpr int kTopWidth = 0;  // no terminal: no column is left out
 
 absl::StatusOr<std::string> RunAnalyze(JsonRequest& request) {
   Selection selection;
