@@ -176,7 +176,7 @@ Verdict CheckOnCpu(const AnalysisContext& m) {
         "the types of the ops' inputs were not recorded (record_shapes)");
   }
   std::vector<int8_t> known(m.trace.op_inputs().size(), -1);
-  const DoubleLstms lstms = FindDoubleLstms(m);
+  const LstmLayers lstms = FindDoubleLstms(m);
   Doubles doubles{.lstm_ns = lstms.ns};
   double whole = 0, least_ns = 0, halved_ns = 0;
   RowId last = kNone;  // convolution

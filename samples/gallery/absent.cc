@@ -59,6 +59,7 @@ std::vector<Absent> AbsentRules() {
       {"late-selection", kPython},
       {"launch-bound", "where a program causes it, that cause is reported"},
       {"loader-restarted", "only Python's loader tells that it starts"},
+      {"lstm-step-by-step", kPython},
       {"merged-adapter", kPython},
       {"missing-no-sync", kRanks},
       {"networks-one-by-one", kPython},

@@ -36,16 +36,15 @@ RowId DoubleConvolutionAround(const Trace& trace, RowId op) {
   return found;
 }
 
-DoubleLstms FindDoubleLstms(const AnalysisContext& m) {
-  DoubleLstms found;
+LstmLayers FindLstmLayers(const AnalysisContext& m,
+                          const std::function<bool(RowId)>& counts) {
+  LstmLayers found;
   std::vector<Span> nodes;
   for (const ForwardStep& step : m.forward) {
     for (RowId row : step.ops) {
       const Op& op = m.trace.ops()[row];
-      if (m.trace.name(op.name) != "aten::lstm" ||
-          !TakesDoubles(m.trace, row)) {
-        continue;
-      }
+      if (m.trace.name(op.name) != "aten::lstm" || !counts(row)) continue;
+      found.calls.push_back(row);
       found.spans.push_back({op.begin_ns, op.end_ns});
       double flops = 0;
       for (RowId in : m.tree.inside(row)) {
@@ -77,6 +76,11 @@ DoubleLstms FindDoubleLstms(const AnalysisContext& m) {
   }
   found.flops /= steps;
   return found;
+}
+
+LstmLayers FindDoubleLstms(const AnalysisContext& m) {
+  return FindLstmLayers(m,
+                        [&](RowId row) { return TakesDoubles(m.trace, row); });
 }
 
 }  // namespace stepscope
