@@ -8,7 +8,7 @@ std::vector<Absent> AbsentRules() {
   constexpr const char* kRanks = "needs several ranks, with NCCL";
   constexpr const char* kPython = "a habit of models in Python";
   return {
-      {"argument-checks", "LibTorch has no distributions"},
+      {"activation-statistics", kPython},
       {"atomic-index-gradient", kPython},
       {"attention-by-hand", kPython},
       {"attention-mask", kPython},

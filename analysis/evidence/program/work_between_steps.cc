@@ -47,6 +47,8 @@ constexpr auto kStatistics = std::to_array<std::string_view>(
 // of a comparison with the largest element. Our own choice.
 constexpr int64_t kReadTogether = 4;
 
+}  // namespace
+
 bool IsStatistics(std::string_view op) {
   std::string_view name = PlainName(op);
   for (std::string_view family : {"_foreach_", "linalg_"}) {
@@ -54,6 +56,29 @@ bool IsStatistics(std::string_view op) {
   }
   return std::ranges::find(kStatistics, name) != kStatistics.end();
 }
+
+std::vector<Span> JudgedElsewhere(const AnalysisContext& m) {
+  std::vector<Span> spans = LoaderSpans(m.trace, m.steps.thread);
+  const auto add = [&](const std::vector<Span>& more) {
+    spans.insert(spans.end(), more.begin(), more.end());
+  };
+  add(SavingSpans(m.trace, m.steps.thread));
+  add(ValidationPasses(m.trace, m.steps.thread));
+  add(FindCollation(m).spans);
+  for (const Range& range : m.trace.ranges()) {
+    if (range.thread == m.steps.thread &&
+        (range.kind == RangeKind::kOptimizer ||
+         (range.kind == RangeKind::kPhase &&
+          m.trace.name(range.name) == "data"))) {
+      spans.push_back(range.kind == RangeKind::kOptimizer
+                          ? UpdateSpanOf(m.trace, range)
+                          : Span{range.begin_ns, range.end_ns});
+    }
+  }
+  return Merge(std::move(spans));
+}
+
+namespace {
 
 // True for an in-place update of a list of tensors.
 bool IsGrouped(std::string_view op) {
@@ -104,28 +129,6 @@ std::map<int64_t, Sizes> BytesOf(const std::set<Sizes>& sizes) {
     bytes.emplace(ElementsIn(one) * static_cast<int64_t>(sizeof(float)), one);
   }
   return bytes;
-}
-
-// Returns the times of the training thread that other rules judge.
-std::vector<Span> JudgedElsewhere(const AnalysisContext& m) {
-  std::vector<Span> spans = LoaderSpans(m.trace, m.steps.thread);
-  const auto add = [&](const std::vector<Span>& more) {
-    spans.insert(spans.end(), more.begin(), more.end());
-  };
-  add(SavingSpans(m.trace, m.steps.thread));
-  add(ValidationPasses(m.trace, m.steps.thread));
-  add(FindCollation(m).spans);
-  for (const Range& range : m.trace.ranges()) {
-    if (range.thread == m.steps.thread &&
-        (range.kind == RangeKind::kOptimizer ||
-         (range.kind == RangeKind::kPhase &&
-          m.trace.name(range.name) == "data"))) {
-      spans.push_back(range.kind == RangeKind::kOptimizer
-                          ? UpdateSpanOf(m.trace, range)
-                          : Span{range.begin_ns, range.end_ns});
-    }
-  }
-  return Merge(std::move(spans));
 }
 
 class Finder {

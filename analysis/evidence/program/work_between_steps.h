@@ -7,12 +7,21 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <string_view>
 #include <vector>
 
 #include "context/analysis_context.h"
 #include "ops/intervals.h"
 
 namespace stepscope {
+
+// True for ops that summarise a tensor or search it for values: histograms,
+// norms, means, extremes.
+bool IsStatistics(std::string_view op);
+
+// Returns the times of the training thread that other rules judge: loading,
+// saving, validation, the optimizer's update.
+std::vector<Span> JudgedElsewhere(const AnalysisContext& context);
 
 enum class BetweenSteps : uint8_t {
   kStatistics,  // histograms, norms, ... of weights, or with values read
