@@ -91,17 +91,22 @@ std::optional<Dims> SizeInference::MadeFromNumbers() const {
 }
 
 bool SizeInference::IsPointwise() const {
-  return IsAnyOf(
-      name_,
-      {"add",         "sub",         "rsub",       "mul",         "div",
-       "pow",         "exp",         "log",        "sin",         "cos",
-       "tan",         "tanh",        "sqrt",       "rsqrt",       "neg",
-       "abs",         "square",      "reciprocal", "sigmoid",     "floor",
-       "round",       "clamp",       "clamp_min",  "clamp_max",   "eq",
-       "ne",          "lt",          "le",         "gt",          "ge",
-       "logical_not", "logical_and", "logical_or", "bitwise_not", "maximum",
-       "minimum",     "remainder",   "fmod",       "where",       "atan2",
-       "masked_fill", "floor_divide"});
+  return IsAnyOf(name_,
+                 {"add",         "sub",          "rsub",        "mul",
+                  "div",         "pow",          "exp",         "log",
+                  "sin",         "cos",          "tan",         "tanh",
+                  "sqrt",        "rsqrt",        "neg",         "abs",
+                  "square",      "reciprocal",   "sigmoid",     "floor",
+                  "round",       "clamp",        "clamp_min",   "clamp_max",
+                  "eq",          "ne",           "lt",          "le",
+                  "gt",          "ge",           "logical_not", "logical_and",
+                  "logical_or",  "bitwise_not",  "maximum",     "minimum",
+                  "remainder",   "fmod",         "where",       "atan2",
+                  "masked_fill", "floor_divide", "ceil",        "trunc",
+                  "sign",        "log2",         "log10",       "log1p",
+                  "expm1",       "erf",          "acos",        "asin",
+                  "atan",        "sinh",         "cosh",        "sinc",
+                  "i0"});
 }
 
 int64_t SizeInference::results() const {
@@ -109,6 +114,22 @@ int64_t SizeInference::results() const {
   if (name_ != "unbind" || tensors_.empty()) return 1;
   const std::optional<size_t> dim = Dim(1, tensors_.front().size());
   return dim ? tensors_.front()[*dim] : 1;
+}
+
+bool SizeInference::HoldsOneNumber() const {
+  return known_ && tensors_.empty() && name_ == "empty" && List(0) == Dims();
+}
+
+bool SizeInference::Compares() const {
+  return IsAnyOf(name_, {"eq", "ne", "lt", "le", "gt", "ge", "logical_not",
+                         "logical_and", "logical_or", "bitwise_not"});
+}
+
+bool SizeInference::takes_unknown_number() const {
+  return std::ranges::any_of(arguments_, [&](const Argument& one) {
+    return one.dims.empty() && trace_.name(one.concrete).empty() &&
+           IsAnyOf(trace_.name(one.type), {"double", "long int"});
+  });
 }
 
 std::optional<Dims> SizeInference::Made() const {

@@ -37,6 +37,12 @@ class SizeInference {
   // True if the op makes a tensor with unequal elements from equal ones.
   bool arranges() const;
   bool IsPointwise() const;
+  // True if the op compares elements or combines the results.
+  bool Compares() const;
+  // True for the tensor that torch.tensor() allocates for a single number.
+  bool HoldsOneNumber() const;
+  // True if the op takes a Python number whose value was not recorded.
+  bool takes_unknown_number() const;
   // True if the op computes elements, in place of moving or filling them.
   bool computes() const;
 

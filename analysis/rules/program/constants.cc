@@ -2,6 +2,8 @@
 // Source: PyTorch documentation of torch.nn.Module.register_buffer, "a buffer
 // that should not be considered a model parameter".
 #include <algorithm>
+#include <cstdint>
+#include <iterator>
 #include <map>
 #include <optional>
 #include <set>
@@ -15,6 +17,8 @@
 #include "evidence/program/op_shapes.h"
 #include "evidence/recording_load.h"
 #include "evidence/tensors/size_inference.h"
+#include "ops/contains.h"
+#include "ops/loader_spans.h"
 #include "ops/op_arguments.h"
 #include "steps/steady_steps.h"
 #include "words/quantities.h"
@@ -28,12 +32,40 @@ struct Chain {
   size_t step = 0;
   size_t first = 0, last = 0;  // indices in ForwardOps::ops
   Dims made = {};              // by the last op that computes
+  bool loading = false;        // while the loader takes a batch
+  // Takes numbers that the recording does not show.
+  bool has_unknown_numbers = false;
+  bool only_compares = true;
 };
+
+// An augmentation draws its parameters, a few random numbers. More than that
+// are noise, or the order of the samples. Our own choice.
+constexpr int64_t kMostParameters = 16;
+
+// Returns when the training thread draws a few random numbers.
+std::vector<int64_t> DrawsOfParameters(const AnalysisContext& m,
+                                       const std::vector<Span>& loading) {
+  std::vector<int64_t> draws;
+  for (const Span& span : loading) {
+    for (RowId row : m.tree.of_thread(m.steps.thread, span)) {
+      if (IsAnyOf(PlainNameOf(m.trace, row),
+                  {"bernoulli", "exponential", "normal", "random", "uniform",
+                   "randperm", "multinomial", "_sample_dirichlet"}) &&
+          ElementsIn(DimsOf(m.trace, row, 0)) <= kMostParameters) {
+        draws.push_back(m.trace.ops()[row].begin_ns);
+      }
+    }
+  }
+  return draws;
+}
 
 class ChainFinder {
  public:
   ChainFinder(const AnalysisContext& context, const ForwardOps& forward)
-      : m_(context), forward_(forward) {}
+      : m_(context),
+        forward_(forward),
+        loading_(LoaderSpans(context.trace, context.steps.thread)),
+        draws_(DrawsOfParameters(context, loading_)) {}
 
   // Returns the chains in time order. Ops that only fill tensors, or whose
   // result is overwritten later, are no chain.
@@ -60,6 +92,10 @@ class ChainFinder {
     }
     const SizeInference op(m_.trace, row);
     std::optional<Dims> made = op.MadeFromNumbers();
+    if (!known_.empty() && op.HoldsOneNumber()) {
+      made = Dims();
+      open_.has_unknown_numbers = true;
+    }
     const bool begins = made.has_value();
     // An op with an autograd node depends on trained tensors.
     if (!begins && IsConstant(op) && forward_.NodesOf(row).empty()) {
@@ -80,9 +116,15 @@ class ChainFinder {
       known.used += known.unused > 0;
       known.unused = std::max<int64_t>(known.unused - 1, 0);
     }
-    if (known_.empty()) open_ = {.step = step, .first = index};
+    if (known_.empty()) {
+      open_ = {.step = step,
+               .first = index,
+               .loading = Covers(loading_, recorded.begin_ns)};
+    }
+    open_.has_unknown_numbers |= op.takes_unknown_number();
     if (!begins && op.computes()) {
       computes_ = true;
+      open_.only_compares &= op.Compares();
       open_.last = index;
       open_.made = *made;
     }
@@ -116,8 +158,22 @@ class ChainFinder {
     return !takes.empty() && (!op.IsPointwise() || Varies(op.tensors()));
   }
 
+  // False if the numbers may be those of a sample: its length, which a mask
+  // compares with, or what an augmentation has drawn for it.
+  bool HasSteadyNumbers(const Chain& chain) const {
+    if (!chain.loading || !chain.has_unknown_numbers) return true;
+    if (chain.only_compares) return false;
+    const int64_t begin_ns = m_.trace.ops()[forward_.ops[chain.first]].begin_ns;
+    const auto next =
+        std::ranges::upper_bound(loading_, begin_ns, {}, &Span::begin_ns);
+    const int64_t loads_ns = std::prev(next)->begin_ns;
+    return std::ranges::none_of(draws_, [&](int64_t draw_ns) {
+      return loads_ns <= draw_ns && draw_ns <= begin_ns;
+    });
+  }
+
   void Close() {
-    if (computes_) found_.push_back(open_);
+    if (computes_ && HasSteadyNumbers(open_)) found_.push_back(open_);
     open_ = {.step = m_.steps.windows.size()};
     known_.clear();
     computes_ = false;
@@ -125,6 +181,8 @@ class ChainFinder {
 
   const AnalysisContext& m_;
   const ForwardOps& forward_;
+  const std::vector<Span> loading_;
+  const std::vector<int64_t> draws_;
   Chain open_;
   struct Made {
     int64_t unused = 0;  // by no op of the chain so far
@@ -143,6 +201,7 @@ using Work = std::vector<std::pair<NameId, RowId>>;
 struct Rebuilt {
   double ns = 0, events = 0, chains = 0;
   const Chain* longest = nullptr;
+  double equal = 0;  // chains like the longest, and that one
 };
 
 Rebuilt InMostSteps(const AnalysisContext& m, const ForwardOps& forward,
@@ -180,6 +239,7 @@ Rebuilt InMostSteps(const AnalysisContext& m, const ForwardOps& forward,
     if (ns <= longest_ns) continue;
     longest_ns = ns;
     found.longest = equal.front();
+    found.equal = static_cast<double>(equal.size()) / steps;
   }
   return found;
 }
@@ -202,13 +262,35 @@ Verdict CheckConstantRebuilt(const AnalysisContext& m) {
       std::string(m.trace.name(m.trace.ops()[last].name)) + ", which makes " +
       InBrackets(longest->made) + ". This takes " +
       Milliseconds(found.ns * 1e-6) + " per step.";
+  if (longest->loading) {
+    finding.evidence += " The longest is built while a batch is loaded, " +
+                        MeanCount(found.equal, "time") + " per step" +
+                        (found.equal > 1 ? ", as for each sample." : ".");
+  }
+  if (longest->loading && longest->has_unknown_numbers) {
+    finding.confidence = Confidence::kHint;
+    finding.evidence +=
+        " The recording does not show all numbers that it takes.";
+  }
   finding.assumption = "at best: tensors that are kept cost nothing";
   finding.fix_python =
       "build them once, as self.register_buffer(name, tensor, "
       "persistent=False), or keep them by size (functools.lru_cache)";
   finding.fix_cpp = "build them once, and keep them with register_buffer";
+  if (longest->loading) {
+    finding.fix_python =
+        "build them once, in the dataset's __init__, or keep them by size "
+        "(functools.lru_cache); transforms are modules that keep theirs, for "
+        "example torchaudio.transforms.Resample in place of "
+        "torchaudio.functional.resample";
+    finding.fix_cpp = "build them once, in the dataset's constructor";
+  }
   finding.wrong_if =
-      "a number that the recording does not show changes from step to step";
+      longest->loading
+          ? "a number that the recording does not show changes from sample to "
+            "sample, such as one that Python's or NumPy's random module draws"
+          : "a number that the recording does not show changes from step to "
+            "step";
   return FireBound(std::move(finding),
                    LargestUnrecordedNs(m, found.ns, found.events));
 }
@@ -217,7 +299,8 @@ constexpr Rule kRules[] = {
     {.id = "constant-rebuilt",
      .question = "Does each step build tensors that are always the same?",
      .needs = {Kind::kOp, Kind::kOpShapes},
-     .causes = {Cause::kCompute, Cause::kDispatch, Cause::kHostCode},
+     .causes = {Cause::kCompute, Cause::kDispatch, Cause::kHostCode,
+                Cause::kData},
      .check = &CheckConstantRebuilt,
      .reference = "PyTorch documentation, torch.nn.Module.register_buffer",
      .detect =
@@ -227,7 +310,10 @@ constexpr Rule kRules[] = {
          "itself, computes something with them, and has no backward pass; all "
          "such chains take 1 % of the step",
      .avoid = "tensors are only filled, sizes change from step to step, or "
-              "another op lies in between",
+              "another op lies in between. While a batch is loaded, numbers "
+              "that were not recorded may be a sample's: such a chain does not "
+              "count if it only compares, as masks do, or if up to 16 random "
+              "numbers are drawn before it, as augmentations do",
      .fix_cpp = "register_buffer",
      .fix_python = "register_buffer, functools.lru_cache"}};
 

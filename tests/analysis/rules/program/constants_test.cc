@@ -181,5 +181,81 @@ TEST(ConstantRebuiltTest, FollowsALoopOverTheNumbersOfTheChain) {
   EXPECT_TRUE(IsClean(bank("float[300]"), kRule));
 }
 
+// A resampling kernel that is built for each of four samples, as by
+// torchaudio.functional.resample.
+struct Loading {
+  std::string before = {}, drawn = {};  // an op before each sample's chain
+  std::string compares = {};            // an op in place of all after arange
+};
+Report Load(const Loading& how) {
+  ComputeText text;
+  for (int step = 0; step < 4; ++step) {
+    text.Begin();
+    for (int sample = 0; sample < 4; ++sample) {
+      text.Op("aten::div", "(float[1,9000],long int[])", {}, 20);
+      if (!how.before.empty()) text.Op(how.before, how.drawn, {}, 5);
+      text.Op("aten::arange", "(=\"800\",,,,)", {}, 10);
+      if (how.compares.empty()) {
+        text.Op("aten::mul_", "(long[800],double[])", {}, 20);
+        text.Op("aten::empty", "(ScalarList=\"[]\")", {}, 2);
+        text.Op("aten::to", "(float[],,Scalar=\"6\")", {}, 1);
+        text.Op("aten::lift_fresh", "(float[])", {}, 1);
+        text.Op("aten::detach_", "(float[])", {}, 2);
+        text.Op("aten::mul", "(float[],float[800])", {}, 20);
+        text.Op("aten::i0", "(float[800])", {}, 200);
+        text.Op("aten::i0", "(float[])", {}, 2);
+        text.Op("aten::div", "(float[800],float[])", {}, 20);
+      } else {
+        text.Op(how.compares, "(long[800],long int[])", {}, 200);
+      }
+      text.Op("aten::conv1d", "(float[1,1,9000],float[160,1,815])", {}, 200);
+    }
+    text.EndRange("enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__",
+                  "loader");
+    text.Op("aten::linear", "(float[64,256],float[256,256])", {}, 3'000);
+    text.EndStep();
+  }
+  return text.Analyzed();
+}
+
+TEST(ConstantRebuiltTest, SeesConstantsOfEachSample) {
+  const Report report = Load({});
+  const Finding* finding = Find(report, kRule);
+  ASSERT_NE(finding, nullptr);
+  EXPECT_NEAR(finding->gain.expected_ms, 4 * 0.278, 0.05);
+  EXPECT_NE(finding->evidence.find("from aten::arange to aten::div"),
+            std::string::npos)
+      << finding->evidence;
+  EXPECT_NE(finding->evidence.find("4 times per step, as for each sample"),
+            std::string::npos)
+      << finding->evidence;
+  EXPECT_NE(finding->fix_python.find("__init__"), std::string::npos);
+  // The numbers may differ from sample to sample.
+  EXPECT_EQ(finding->confidence, Confidence::kHint);
+}
+
+TEST(ConstantRebuiltTest, IgnoresNumbersOfASample) {
+  // An augmentation draws a number, which may be one that the chain takes.
+  EXPECT_TRUE(IsClean(Load({.before = "aten::uniform_", .drawn = "(float[1])"}),
+                      kRule));
+  EXPECT_FALSE(IsClean(
+      Load({.before = "aten::normal_", .drawn = "(float[1,9000])"}), kRule));
+  // A mask of a sample's length.
+  EXPECT_TRUE(IsClean(Load({.compares = "aten::lt"}), kRule));
+  EXPECT_FALSE(IsClean(Load({.compares = "aten::mul"}), kRule));
+}
+
+// A tensor with one number that the chain has not made is data.
+TEST(ConstantRebuiltTest, IgnoresAChainScaledByData) {
+  ComputeText text;
+  for (int step = 0; step < 4; ++step) {
+    text.Op("aten::linear", "(float[64,256],float[256,256])", {}, 500);
+    text.Op("aten::arange", "(=\"800\",,,,)", {}, 10);
+    text.Op("aten::mul", "(float[],float[800])", {}, 300);
+    text.EndStep();
+  }
+  EXPECT_TRUE(IsClean(text.Analyzed(), kRule));
+}
+
 }  // namespace
 }  // namespace stepscope::constants_test
