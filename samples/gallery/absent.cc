@@ -9,6 +9,7 @@ std::vector<Absent> AbsentRules() {
   constexpr const char* kPython = "a habit of models in Python";
   return {
       {"activation-statistics", kPython},
+      {"argument-checks", "LibTorch has no distributions"},
       {"atomic-index-gradient", kPython},
       {"attention-by-hand", kPython},
       {"attention-mask", kPython},
