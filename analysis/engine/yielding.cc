@@ -103,6 +103,7 @@ constexpr auto kYielding = std::to_array<Yielding>(
      {"unbatched-loop", "parameter-penalty"},
      {"unbatched-loop", "repeated-backward"},
      {"unbatched-loop", "rnn-in-python"},
+     {"unbatched-loop", "small-micro-batches"},
      {"unbatched-loop", "work-between-steps", 1},
      {"unfused-pointwise", "activation-statistics"},
      {"unfused-pointwise", "allocator-churn"},
