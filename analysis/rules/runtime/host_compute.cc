@@ -122,6 +122,8 @@ class Finder {
           }
           const auto here = taken.find(wait.step);
           return Covers(m_.parts.optimizer.spans, wait.span.begin_ns) ||
+                 (taken.empty() && wait.kind == WaitKind::kToHost &&
+                  IsTakenBy(work.ops, wait.span.end_ns)) ||
                  (here != taken.end() && wait.copy != kNone &&
                   !Covers(uploads, wait.span.begin_ns) &&
                   here->second.contains(m_.trace.copies()[wait.copy].bytes));
@@ -180,6 +182,17 @@ class Finder {
                  !IsAnyOf(name, {"aten::copy_", "aten::to", "aten::_to_copy"});
         });
   }
+  // True if one of `ops`, in time order, begins right after a download that
+  // ends at `end_ns`. Without sizes, nothing else shows that it takes the
+  // tensor.
+  bool IsTakenBy(const std::vector<RowId>& ops, int64_t end_ns) const {
+    const auto next = std::ranges::lower_bound(ops, end_ns, {}, [&](RowId row) {
+      return m_.trace.ops()[row].begin_ns;
+    });
+    return next != ops.end() &&
+           m_.trace.ops()[*next].begin_ns - end_ns <= kComputesNs;
+  }
+
   // Returns the idle gaps of the device during which the host is in `span`. A
   // gap ends only when the host reaches its next launch. Each gap counts once.
   double IdleAround(Span span) {
