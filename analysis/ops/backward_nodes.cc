@@ -88,6 +88,13 @@ RowId EngineRangeOf(const Trace& trace, RowId node) {
              : node;
 }
 
+bool HasModuleHooks(const Trace& trace) {
+  return std::ranges::any_of(trace.ops(), [&](const Op& op) {
+    return op.kind == OpKind::kBackward &&
+           trace.name(op.name).starts_with("BackwardHookFunction");
+  });
+}
+
 bool AddsToGradient(const Trace& trace, RowId row) {
   const Op& op = trace.ops()[row];
   if (op.parent == kNone || trace.name(trace.ops()[op.parent].name) !=

@@ -57,6 +57,10 @@ RowId OutermostOf(const Trace& trace, RowId op);
 // hook runs another backward pass.
 RowId EngineRangeOf(const Trace& trace, RowId node);
 
+// True if hooks of modules see gradients during the backward pass. What they
+// make of them, such as gradients per sample, the recording does not show.
+bool HasModuleHooks(const Trace& trace);
+
 // True if `op` is part of an AccumulateGrad node and adds the new gradient to
 // the one already accumulated, as `+=` does.
 bool AddsToGradient(const Trace& trace, RowId op);

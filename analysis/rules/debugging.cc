@@ -193,16 +193,15 @@ bool FindAnomalyMode(const AnalysisContext& m, Aid& aid) {
 
 // True for ops that compare a tensor with a bound, or combine such results.
 bool Compares(std::string_view name) {
-  return IsAnyOf(name, {"aten::__and__", "aten::__or__", "aten::bitwise_and",
-                        "aten::eq", "aten::floor", "aten::ge", "aten::gt",
-                        "aten::le", "aten::lt", "aten::ne", "aten::sub",
-                        "aten::abs", "aten::remainder", "aten::sum"});
+  return IsAnyOf(name, {"aten::__and__", "aten::__or__", "aten::all",
+                        "aten::bitwise_and", "aten::eq", "aten::ge", "aten::gt",
+                        "aten::le", "aten::lt", "aten::ne"});
 }
 
 constexpr std::string_view kReadsResult = "aten::is_nonzero";
 
 // Finds what torch.distributions does with validate_args: comparisons, then
-// aten::_is_all_true, which nothing else calls, and a read of its result.
+// aten::_is_all_true and, with aten::is_nonzero, a read of its result.
 bool FindArgumentChecks(const AnalysisContext& m, Aid& aid) {
   if (m.steps.thread == kNone) return false;
   std::vector<RowId> outermost, checks;
@@ -224,9 +223,10 @@ bool FindArgumentChecks(const AnalysisContext& m, Aid& aid) {
     const size_t step =
         SteadyStepAt(m.steps, m.trace.ops()[outermost[i]].begin_ns);
     if (step == m.steps.windows.size()) continue;
+    const size_t last = i + 1;
+    if (name_of(last) != kReadsResult) continue;
     size_t first = i;
     while (first > 0 && Compares(name_of(first - 1))) --first;
-    const size_t last = name_of(i + 1) == kReadsResult ? i + 1 : i;
     checks.insert(checks.end(),
                   outermost.begin() + static_cast<std::ptrdiff_t>(first),
                   outermost.begin() + static_cast<std::ptrdiff_t>(last + 1));

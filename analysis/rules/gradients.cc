@@ -16,6 +16,8 @@
 #include "evidence/gradients/unread_gradients.h"
 #include "evidence/gradients/unused_results.h"
 #include "evidence/host_spans.h"
+#include "ops/backward_nodes.h"
+#include "ops/backward_nodes.h"
 #include "ops/op_arguments.h"
 #include "steps/steady_steps.h"
 #include "words/quantities.h"
@@ -323,15 +325,6 @@ Verdict CheckUnusedResults(const AnalysisContext& m) {
   return Fire(Found{.finding = std::move(finding),
                     .bound_ns = left_out.saved_ns,
                     .trials = {left_out.edit}});
-}
-
-// True if hooks of modules see gradients during the backward pass. What they
-// make of them, such as gradients per sample, the recording does not show.
-bool HasModuleHooks(const Trace& trace) {
-  return std::ranges::any_of(trace.ops(), [&](const Op& op) {
-    return op.kind == OpKind::kBackward &&
-           trace.name(op.name).starts_with("BackwardHookFunction");
-  });
 }
 
 Verdict CheckUnreadGradients(const AnalysisContext& m) {

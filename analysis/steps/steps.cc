@@ -146,7 +146,9 @@ std::vector<Span> FirstLaunches(const Trace& trace) {
     busy_until_ns = std::max(busy_until_ns, kernel.end_ns);
     if (!seen.insert(kernel.name).second || kernel.call == kNone) continue;
     const RuntimeCall& call = trace.runtime_calls()[kernel.call];
-    const Span idle{std::max(call.begin_ns, free_ns), call.end_ns};
+    // With blocking launches, the call returns after its kernel.
+    const Span idle{std::max(call.begin_ns, free_ns),
+                    std::min(call.end_ns, kernel.begin_ns)};
     if (idle.length() >= kLoadingNs) found.push_back(idle);
   }
   return found;

@@ -256,7 +256,8 @@ class LoopFinder {
                     std::string(m_.trace.name(OpAt(row).name));
     }
     const std::vector<std::vector<int64_t>> picks = Picked(ops, begins);
-    const bool own_passes = HasOwnBackward(loop) && Rises(ops, begins, picks);
+    const bool own_passes =
+        HasOwnBackward(loop) && Rises(ops, begins, picks, /*one=*/true);
     if (!IsPerElement(from_ns, own_passes, loop)) return {};
     loop.scans = Scans(picks);
     std::vector<RowId> nodes = m_.backward.Of(m_.steps.thread, loop.forward);
@@ -344,17 +345,20 @@ class LoopFinder {
   }
 
   // True if the index of a layer's input rises from pass to pass. The passes
-  // then work on elements and are not layers of one network.
+  // then work on elements and are not layers of one network. `one`: only
+  // selects count, because a slice may be a micro-batch.
   bool Rises(std::span<const RowId> ops, const Begins& begins,
-             const std::vector<std::vector<int64_t>>& picks) const {
+             const std::vector<std::vector<int64_t>>& picks,
+             bool one = false) const {
     if (picks.empty()) return false;
     const std::vector<RowId> first =
         PickingIn({OpAt(ops[0]).begin_ns, OpAt(ops[begins[1]]).begin_ns});
     for (size_t k = 0; k < first.size(); ++k) {
+      if (one && m_.trace.name(OpAt(first[k]).name) != "aten::select") continue;
       const bool rises =
           std::ranges::adjacent_find(
-              picks, [&](const auto& one, const auto& next) {
-                return k >= one.size() || k >= next.size() || next[k] <= one[k];
+              picks, [&](const auto& now, const auto& next) {
+                return k >= now.size() || k >= next.size() || next[k] <= now[k];
               }) == picks.end();
       if (!rises) continue;
       const int64_t elements = ElementsIn(DimsOf(m_.trace, first[k], 0));

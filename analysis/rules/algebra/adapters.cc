@@ -332,6 +332,15 @@ class UnsizedFinder {
     return one;
   }
 
+  // True for a product without a bias, which adapters do not have. Layers that
+  // make a factor and a term of a condition do.
+  bool IsThin(RowId row) const {
+    return IsProduct(PlainNameOf(m_.trace, row)) &&
+           std::ranges::none_of(m_.tree.inside(row), [&](RowId inner) {
+             return PlainNameOf(m_.trace, inner) == "addmm";
+           });
+  }
+
   // Returns the end of the ops of an adapter that begin at `i`; `i` if there is
   // none.
   size_t EndOfAdapter(std::span<const RowId> ops, size_t i,
@@ -342,7 +351,7 @@ class UnsizedFinder {
     size_t part = 0;
     for (size_t k = i; k < std::min(ops.size(), i + kLongest); ++k) {
       const std::string_view name = PlainNameOf(m_.trace, ops[k]);
-      if (kOrder[part].empty() ? IsProduct(name) : name == kOrder[part]) {
+      if (kOrder[part].empty() ? IsThin(ops[k]) : name == kOrder[part]) {
         if (kOrder[part].empty()) ns += NsOf(ops[k]);
         if (++part == std::size(kOrder)) {
           return ns <= kMostThinNs * layer_ns ? k + 1 : i;

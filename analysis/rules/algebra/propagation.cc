@@ -17,7 +17,6 @@
 #include "evidence/program/op_shapes.h"
 #include "evidence/program/shortened_ops.h"
 #include "ops/contains.h"
-#include "ops/loader_spans.h"
 #include "steps/forward_steps.h"
 #include "steps/steady_steps.h"
 #include "words/quantities.h"
@@ -60,23 +59,29 @@ bool IsRandom(const Trace& trace, RowId row) {
 std::map<size_t, Propagation> FindPropagations(const AnalysisContext& m) {
   std::map<size_t, Propagation> by_step;
   for (MessagePass& pass : FindMessagePasses(m)) {
-    if (!pass.sized() || HasNodes(m, pass.gather) || HasNodes(m, pass.scatter))
-      continue;
-    by_step[pass.step].passes.push_back(std::move(pass));
+    if (pass.sized()) by_step[pass.step].passes.push_back(std::move(pass));
   }
   for (const ForwardStep& step : m.forward) {
     const auto found = by_step.find(step.step);
     if (found == by_step.end()) continue;
     Propagation& one = found->second;
-    for (RowId row : step.ops) {
-      if (row > one.passes.back().scatter) break;
-      // What random numbers make differs from step to step.
-      if (IsRandom(m.trace, row)) {
-        one.passes.clear();
-        break;
-      }
-      if (!HasNodes(m, row)) one.ops.push_back(row);
+    // Only what runs before the first op that is trained needs no weight. A
+    // pass of validation comes later.
+    const auto trained = std::ranges::find_if(
+        step.ops, [&](RowId row) { return HasNodes(m, row); });
+    const std::span<const RowId> before(step.ops.begin(), trained);
+    std::erase_if(one.passes, [&](const MessagePass& pass) {
+      return std::ranges::find(before, pass.scatter) == before.end();
+    });
+    // What random numbers make differs from step to step.
+    const bool random = std::ranges::any_of(
+        before, [&](RowId row) { return IsRandom(m.trace, row); });
+    if (one.passes.empty() || random) {
+      one.passes.clear();
+      continue;
     }
+    const auto last = std::ranges::find(before, one.passes.back().scatter) + 1;
+    one.ops.assign(before.begin(), last);
   }
   std::erase_if(by_step,
                 [](const auto& entry) { return entry.second.passes.empty(); });
@@ -103,10 +108,8 @@ Verdict CheckConstantPropagation(const AnalysisContext& m) {
   const MessagePass& pass = first.passes.front();
   Finding finding = FindingAbout(m, pass.gather, pass.scatter,
                                  "rows of neighbours, summed up");
-  // A loader may also bring another graph of the same sizes.
-  if (!LoaderSpans(m.trace, m.steps.thread).empty()) {
-    finding.confidence = Confidence::kHint;
-  }
+  // The recording does not show whether the features are the same, too.
+  finding.confidence = Confidence::kHint;
   finding.evidence =
       "The rows of neighbours are summed up over " + Count(pass.edges, "edge") +
       ", " + MeanCount(static_cast<double>(first.passes.size()), "time") +
@@ -120,7 +123,8 @@ Verdict CheckConstantPropagation(const AnalysisContext& m) {
       "(torch_geometric: SGConv(cached=True), or the transform SIGN)";
   finding.fix_cpp =
       "sum them up once, before the loop, and train on the result";
-  finding.wrong_if = "each step brings another graph of the same size";
+  finding.wrong_if =
+      "each step brings other features, or another graph of the same size";
   return Fire(Found{.finding = std::move(finding),
                     .bound_ns = all.saved_ns,
                     .trials = {all.edit}});

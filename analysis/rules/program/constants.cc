@@ -167,9 +167,8 @@ class ChainFinder {
     const auto next =
         std::ranges::upper_bound(loading_, begin_ns, {}, &Span::begin_ns);
     const int64_t loads_ns = std::prev(next)->begin_ns;
-    return std::ranges::none_of(draws_, [&](int64_t draw_ns) {
-      return loads_ns <= draw_ns && draw_ns <= begin_ns;
-    });
+    const auto draw = std::ranges::lower_bound(draws_, loads_ns);
+    return draw == draws_.end() || *draw > begin_ns;
   }
 
   void Close() {

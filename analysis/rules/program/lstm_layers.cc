@@ -11,6 +11,7 @@
 
 #include "context/noise.h"
 #include "context/rule.h"
+#include "evidence/gradient_passes.h"
 #include "evidence/program/op_shapes.h"
 #include "evidence/program/recurrence.h"
 #include "evidence/program/slow_doubles.h"
@@ -97,9 +98,19 @@ double ProductsNs(const AnalysisContext& m, const std::vector<Span>& spans) {
   return ns / static_cast<double>(m.steps.steady.size());
 }
 
-void SayFix(const AnalysisContext& m, Reason reason, Finding& finding) {
+void SayFix(const AnalysisContext& m, Reason reason, RowId lstm,
+            Finding& finding) {
   switch (reason) {
     case Reason::kType:
+      if (m.trace.name(TensorArgument(m.trace, lstm, 0).type) ==
+          "c10::BFloat16") {
+        finding.evidence +=
+            " It takes bfloat16, for which oneDNN needs AVX-512 or better.";
+        finding.fix_python = "float32 for this layer, on this processor";
+        finding.fix_cpp = finding.fix_python;
+        finding.wrong_if = "oneDNN is off for a reason";
+        return;
+      }
       if (m.trace.watched(Kind::kOpShapes)) {
         finding.evidence +=
             " Its tensors have no type that oneDNN lacks, unless it is trained "
@@ -182,7 +193,8 @@ Verdict CheckLstmStepByStep(const AnalysisContext& m) {
         MeanCount(static_cast<double>(layers.calls.size()) /
                       static_cast<double>(m.steps.steady.size()),
                   "time") +
-        " per step. With the backward pass, this takes " +
+        (Trains(m.trace) ? " per step. With the backward pass, this takes "
+                         : " per step. This takes ") +
         Milliseconds(layers.ns * 1e-6) + " of the " +
         Milliseconds(m.step_ns() * 1e-6) + " step, its products " +
         Milliseconds(products_ns * 1e-6) + ".";
@@ -192,7 +204,7 @@ Verdict CheckLstmStepByStep(const AnalysisContext& m) {
             ? "at best: only the time of the products remains, and as much "
               "more of it as padding needs"
             : "at best: only the time of the products remains";
-    SayFix(m, reason, finding);
+    SayFix(m, reason, longest, finding);
     verdict.found.push_back(
         {.finding = std::move(finding),
          .bound_ns = LargestUnrecordedNs(m, saved_ns, layers.events)});

@@ -12,6 +12,7 @@
 
 #include "context/noise.h"
 #include "context/rule.h"
+#include "evidence/gradient_passes.h"
 #include "evidence/host_spans.h"
 #include "evidence/program/op_shapes.h"
 #include "evidence/program/plain_name.h"
@@ -42,6 +43,9 @@ struct Watched {
   bool histogram = false;
   bool used = false;  // the op behind takes the histogram
   bool spread = false, read = false;
+  // The tensors: histograms, or else deviations.
+  int64_t histograms = 0, deviations = 0;
+  int64_t tensors() const { return histogram ? histograms : deviations; }
 };
 
 bool IsHistogram(std::string_view op) {
@@ -104,9 +108,11 @@ class Finder {
     open_.ops.push_back(row);
     if (IsHistogram(name)) {
       open_.histogram = true;
+      ++open_.histograms;
       bins_ = TextArgument(m_.trace, row, 1);
     }
     open_.spread |= IsSpread(name);
+    open_.deviations += IsSpread(name);
     open_.read |= name == "aten::item";
   }
 
@@ -142,28 +148,31 @@ class Finder {
 
 // Erases what training may need.
 void KeepMonitoring(const AnalysisContext& m, std::vector<Watched>& found) {
-  const auto per_step = [&](auto counts) {
-    return static_cast<double>(std::ranges::count_if(found, counts)) /
+  const auto per_step = [&](bool histogram) {
+    int64_t tensors = 0;
+    for (const Watched& one : found) {
+      if (one.histogram == histogram) tensors += one.tensors();
+    }
+    return static_cast<double>(tensors) /
            static_cast<double>(m.steps.steady.size());
   };
   std::erase_if(found, [](const Watched& one) { return one.used; });
   const bool sized = m.trace.watched(Kind::kOpShapes);
-  if (!sized &&
-      per_step([](const Watched& one) { return one.histogram; }) < kFewest) {
+  if (!sized && per_step(/*histogram=*/true) < kFewest) {
     std::erase_if(found, [](const Watched& one) { return one.histogram; });
   }
-  const bool histograms = std::ranges::any_of(found, &Watched::histogram);
-  if (!histograms && per_step([](const Watched&) { return true; }) < kFewest) {
-    found.clear();
+  if (per_step(/*histogram=*/false) < kFewest) {
+    std::erase_if(found, [](const Watched& one) { return !one.histogram; });
   }
 }
 
 Verdict CheckActivationStatistics(const AnalysisContext& m) {
-  if (m.steps.thread == kNone) return Clean();
+  // What a program makes that only infers may be what it is for.
+  if (m.steps.thread == kNone || !Trains(m.trace)) return Clean();
   std::vector<Watched> found = Finder(m).Find();
   KeepMonitoring(m, found);
   if (!RecursInMostSteps(m.steps, found)) return Clean();
-  double ns = 0, events = 0, histograms = 0;
+  double ns = 0, events = 0, histograms = 0, tensors = 0;
   std::vector<RowId> rows;
   std::vector<ShortenedOp> shortened;
   const Watched* longest = &found.front();
@@ -176,7 +185,8 @@ Verdict CheckActivationStatistics(const AnalysisContext& m) {
     ns += static_cast<double>(span.length());
     events +=
         static_cast<double>(m.tree.of_thread(m.steps.thread, span).size());
-    histograms += one.histogram;
+    histograms += static_cast<double>(one.histograms);
+    tensors += static_cast<double>(one.tensors());
     for (RowId row : one.ops) {
       rows.push_back(row);
       shortened.push_back({row, 0});
@@ -193,8 +203,7 @@ Verdict CheckActivationStatistics(const AnalysisContext& m) {
                                  "statistics of one tensor");
   finding.evidence =
       "Outside backward, ops without gradients compute statistics of " +
-      MeanCount(static_cast<double>(found.size()) / steps, "tensor") +
-      " per step" +
+      MeanCount(tensors / steps, "tensor") + " per step" +
       (histograms > 0 ? ", " + MeanCount(histograms / steps, "histogram")
                       : "") +
       ". With reads and code between, this takes " + Milliseconds(ns * 1e-6) +

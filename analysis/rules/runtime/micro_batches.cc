@@ -132,6 +132,9 @@ Saved SavedBy(const AnalysisContext& m, const Accumulation& now,
 // Fewer passes may be wanted for the memory. Our own choice: so many passes of
 // one update are urged only from here on.
 constexpr double kFewPasses = 4, kManyPasses = 8;
+// Products with more rows than a core has registers for keep it busy: oneDNN's
+// kernels take blocks of up to 32 rows or so.
+constexpr double kFewRows = 32;
 // Passes of one network over batches of equal sizes run equally many nodes,
 // but for a smaller last batch.
 constexpr double kAlike = 0.1;
@@ -144,32 +147,79 @@ bool HasForwardPass(const AnalysisContext& m, Span span) {
       });
 }
 
-// Returns how many backward passes with gradients of parameters, each after a
-// forward pass of its own, there are for each update, if they are of one
-// network; 0 if that is unknown.
-double PassesPerUpdate(const AnalysisContext& m) {
-  if (m.parts.optimizer.inferred || m.steps.thread == kNone) return 0;
-  std::vector<double> nodes;
+// The backward passes of one network that add up gradients for an update.
+struct Passes {
+  double per_update = 0;  // 0 if unknown
+  double rows = 0;        // samples in the median forward product; 0: unknown
+};
+
+// True if most gradients of the pass are added to those of the pass before.
+bool Adds(const GraphWalk& pass) {
+  int64_t kept = 0, adding = 0;
+  for (const WalkedNode& node : pass.nodes) {
+    for (const KeptGradient& one : node.kept) {
+      ++kept;
+      adding += one.adds;
+    }
+  }
+  return 2 * adding > kept;
+}
+
+// Appends the rows of the layers' inputs in `span`.
+void AppendRows(const AnalysisContext& m, Span span,
+                std::vector<double>& rows) {
+  for (RowId row : m.tree.of_thread(m.steps.thread, span)) {
+    const size_t weight = WeightArgument(m.trace, row);
+    if (weight == 0 || m.tree.in_backward(row)) continue;
+    const Dims& input = DimsOf(m.trace, row, weight - 1);
+    if (input.empty()) continue;
+    // A convolution takes one sample per row, a linear layer vectors.
+    rows.push_back(
+        m.tree.traits(row).kind == KernelClass::kConvolution
+            ? static_cast<double>(input.front())
+            : static_cast<double>(ElementsIn(input)) /
+                  static_cast<double>(std::max<int64_t>(1, input.back())));
+  }
+}
+
+// Finds passes that each have a forward pass of their own. Hooks of modules may
+// add up gradients themselves, as Opacus does, and then every pass counts. A
+// solver that calls backward() again for the same update (LBFGS) clears the
+// gradients before, and networks of an ensemble have gradients of their own.
+Passes FindPasses(const AnalysisContext& m) {
+  if (m.parts.optimizer.inferred || m.steps.thread == kNone) return {};
+  std::vector<double> nodes, rows;
+  double adding = 0;
   int64_t before_ns = INT64_MIN;
   for (const GraphWalk& pass : FindGraphWalks(m)) {
-    const Span forward{before_ns, pass.span.begin_ns};
+    const Span forward{
+        std::max(before_ns, m.steps.windows[pass.step].host.begin_ns),
+        pass.span.begin_ns};
     before_ns = pass.span.end_ns;
     const bool keeps = std::ranges::any_of(
         pass.nodes, [](const WalkedNode& node) { return !node.kept.empty(); });
-    if (keeps && HasForwardPass(m, forward)) {
-      nodes.push_back(static_cast<double>(pass.nodes.size()));
-    }
+    if (!keeps || !HasForwardPass(m, forward)) continue;
+    nodes.push_back(static_cast<double>(pass.nodes.size()));
+    adding += Adds(pass);
+    AppendRows(m, forward, rows);
   }
   double updates = 0;
   for (const Span& span : m.parts.optimizer.spans) {
     updates += InSteadyStep(m.steps, span.begin_ns);
   }
-  if (nodes.empty() || updates == 0) return 0;
+  if (nodes.empty() || updates == 0) return {};
   const double usual = Median(nodes);
-  const auto alike = std::ranges::count_if(nodes, [&](double count) {
-    return std::abs(count - usual) <= kAlike * usual;
-  });
-  return static_cast<double>(alike) / updates;
+  const auto alike =
+      static_cast<double>(std::ranges::count_if(nodes, [&](double count) {
+        return std::abs(count - usual) <= kAlike * usual;
+      }));
+  // If all passes add, they add to gradients filled with zeros.
+  const bool fills = adding >= static_cast<double>(nodes.size());
+  const double counted = HasModuleHooks(m.trace) ? alike
+                         : fills                 ? 0
+                                 : std::min(alike, adding + updates);
+  return {.per_update = counted / updates,
+          .rows = rows.empty() ? 0 : Median(std::move(rows))};
 }
 
 // The time per step outside the loader and the optimizer.
@@ -184,15 +234,20 @@ double PassesNs(const AnalysisContext& m) {
 }
 
 Verdict CheckManyPasses(const AnalysisContext& m) {
-  const double passes = PassesPerUpdate(m);
-  if (passes < kFewPasses) return Clean();
+  const Passes passes = FindPasses(m);
+  if (passes.per_update < kFewPasses) return Clean();
+  const bool few_rows = passes.rows > 0 && passes.rows <= kFewRows;
   Finding finding;
   finding.confidence = Confidence::kHint;
-  finding.evidence = "Each update of the optimizer follows " +
-                     MeanCount(passes, "backward pass", "backward passes") +
-                     " of the same network over small batches. Ops on few "
-                     "samples do not use the cores well, and each pass reads "
-                     "all weights and makes all gradients.";
+  finding.evidence =
+      "Each update of the optimizer follows " +
+      MeanCount(passes.per_update, "backward pass", "backward passes") +
+      " of the same network" +
+      (passes.rows > 0
+           ? ", whose products take " + Times(passes.rows) + " rows each"
+           : "") +
+      ". Each pass reads all weights and makes all gradients" +
+      (few_rows ? ", and ops on few rows do not use the cores well." : ".");
   finding.assumption =
       "at best: one pass over all samples takes as long as one over few";
   finding.fix_python =
@@ -204,10 +259,10 @@ Verdict CheckManyPasses(const AnalysisContext& m) {
   finding.wrong_if =
       "larger batches do not fit into memory, or one pass keeps all cores busy";
   return Fire(Found{.finding = std::move(finding),
-                    .bound_ns = (1 - 1 / passes) * PassesNs(m),
-                    .at_most = passes < kManyPasses
-                                   ? FindingSeverity::kLow
-                                   : FindingSeverity::kMedium});
+                    .bound_ns = (1 - 1 / passes.per_update) * PassesNs(m),
+                    .at_most = few_rows && passes.per_update >= kManyPasses
+                                   ? FindingSeverity::kMedium
+                                   : FindingSeverity::kLow});
 }
 
 Verdict CheckSmallMicroBatches(const AnalysisContext& m) {
@@ -269,7 +324,8 @@ constexpr Rule kRules[] = {
          "(a hint that is low at most where it was not recorded); what this "
          "adds to gradients, casts of weights and memory-bound products takes "
          "1 % of the step. On a CPU: an update follows four backward passes "
-         "or more of one network (low below eight)",
+         "or more of one network that add up gradients (low, unless there are "
+         "eight or more, whose products take 32 rows or fewer)",
      .avoid = "there is no room for a micro-batch twice as large; each pass "
               "has an update of its own, as in PPO",
      .fix_cpp = "larger micro-batches, accumulated less often",

@@ -162,6 +162,10 @@ Verdict CheckSharding(const AnalysisContext& m) {
 // scattered, most of what is gathered has no gradient.
 constexpr double kMostlyFrozen = 8;
 constexpr double kNearlyAll = 0.99;  // said in words
+// A unit is gathered once for each time that its gradients are reduced. If
+// gathers are more frequent, several forward passes share a reduction
+// (no_sync), or some are without gradients.
+constexpr double kGathersPerReduction = 2;
 
 Verdict CheckFrozenShards(const AnalysisContext& m) {
   if (m.trace.run().world_size == 1 || m.collectives.empty()) return Clean();
@@ -171,7 +175,9 @@ Verdict CheckFrozenShards(const AnalysisContext& m) {
       });
   const CollectiveTotals forward = Gathers(m, /*in_backward=*/false);
   if (!scattered.all_sizes_known || !forward.all_sizes_known ||
-      scattered.bytes <= 0 || forward.bytes < kMostlyFrozen * scattered.bytes ||
+      scattered.bytes <= 0 ||
+      forward.count > kGathersPerReduction * scattered.count ||
+      forward.bytes < kMostlyFrozen * scattered.bytes ||
       !ShardsParameters(m.trace)) {
     return Clean();
   }
@@ -227,8 +233,8 @@ constexpr Rule kRules[] = {
                "gathers more than 8 times the bytes of the gradients that are "
                "reduced",
      .avoid = "what is gathered does not fit into 90 % of the device's memory; "
-              "sizes of collectives were not recorded; no gradients are "
-              "reduced, as in accumulation",
+              "sizes of collectives were not recorded; gathers are more "
+              "than twice as frequent as reductions, as in accumulation",
      .fix_cpp = "keep frozen parameters whole",
      .fix_python = "fully_shard(..., ignored_params=frozen)",
      .change = "frozen parameters kept whole"},

@@ -222,6 +222,18 @@ TEST(UnmergedAdapterTest, KnowsAdaptersWithoutSizes) {
                                scale,
                                sum}),
                       "unmerged-adapter"));
+  // Layers with a bias, which make a factor and a term of a condition.
+  CpuText text;
+  for (int step = 0; step < 4; ++step) {
+    text.Op("aten::linear", 4'000);
+    for (int i = 0; i < 2; ++i) {
+      text.Nested("aten::linear", 900, "aten::addmm", 890);
+    }
+    text.Op("aten::mul", 500);
+    text.Op("aten::add", 700);
+    text.EndStep();
+  }
+  EXPECT_TRUE(IsClean(text.Analyzed(), "unmerged-adapter"));
   // Three layers of one size.
   EXPECT_TRUE(
       IsClean(Unsized({layer, layer, layer, scale, sum}), "unmerged-adapter"));

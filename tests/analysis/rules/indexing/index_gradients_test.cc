@@ -82,13 +82,16 @@ TEST(SortedIndexGradientTest, StaysSilentAboutOtherKernels) {
 
 // Steps of 40 ms with x[index], whose forward pass takes 2 ms, and its
 // backward pass `put_us`. The op `inside` is called inside `_index_put_impl_`.
-Report OnCpu(int64_t put_us, const std::string& inside = "") {
+Report OnCpu(int64_t put_us, const std::string& inside = "",
+             const std::string& type = "float") {
   CpuText text;
   for (int step = 0; step < 4; ++step) {
     const std::string link = "sequence=" + std::to_string(step);
     text.Op(link + " inputs=(float[4000,64],GenericList) aten::index", 2'000);
     text.Op("aten::mm", 38'000 - put_us);
-    text.Inside("aten::_index_put_impl_", put_us);
+    text.Inside("inputs=(" + type + "[4000,64],GenericList," + type +
+                    "[40000,64]) aten::_index_put_impl_",
+                put_us);
     if (!inside.empty()) text.Inside(inside, 100);
     text.Op("kind=backward " + link + " IndexBackward0", put_us + 10);
     text.EndStep();
@@ -112,6 +115,13 @@ TEST(AtomicIndexGradientTest, LeavesWhatIndexSelectTakes) {
 // times as long as the forward pass.
 TEST(AtomicIndexGradientTest, IgnoresBackwardPassesOfOneThread) {
   EXPECT_TRUE(IsClean(OnCpu(3'400), "atomic-index-gradient"));
+}
+
+// Other types are added without atomics, and index_select is slower for them.
+TEST(AtomicIndexGradientTest, IsAboutFloat32) {
+  EXPECT_TRUE(IsClean(OnCpu(12'000, "", "double"), "atomic-index-gradient"));
+  EXPECT_TRUE(
+      IsClean(OnCpu(12'000, "", "c10::BFloat16"), "atomic-index-gradient"));
 }
 
 TEST(AtomicIndexGradientTest, LeavesMasksOfElementsToBooleanMask) {

@@ -14,7 +14,8 @@ struct Hook {
   int64_t us = 900;
   int layers = 3;
   bool reads = true, trains = false;
-  int in_steps = 4;  // of four
+  bool infers = false;  // no backward pass
+  int in_steps = 4;     // of four
 };
 
 // Steps of 40 ms in which a hook computes statistics of each layer's output:
@@ -41,6 +42,7 @@ Report Hooked(const Hook& how) {
     text.Op("aten::sort",
             40'000 - how.layers * (2'100 + (hooks ? 110 + how.us : 0)));
     if (how.trains) text.Op("kind=backward " + link + "StdBackward0", 50);
+    if (!how.infers) text.Op("kind=backward sequence=900 MmBackward0", 50);
     text.EndStep();
   }
   return text.Analyzed();
@@ -92,6 +94,27 @@ TEST(ActivationStatisticsTest, IgnoresStatisticsWithGradients) {
   EXPECT_TRUE(IsClean(Hooked({.op = "aten::std", .trains = true}), kRule));
 }
 
+// The histograms may be what the program is for.
+TEST(ActivationStatisticsTest, IgnoresProgramsThatOnlyInfer) {
+  EXPECT_TRUE(IsClean(Hooked({.infers = true}), kRule));
+}
+
+TEST(ActivationStatisticsTest, CountsAllTensorsOfOneRunOfOps) {
+  CpuText text;
+  for (int step = 0; step < 4; ++step) {
+    text.Op("aten::conv2d", 20'000);
+    for (int i = 0; i < 16; ++i) text.Op("aten::histc", 200);
+    text.Op("kind=backward sequence=1 MmBackward0", 10'000);
+    text.EndStep();
+  }
+  const Report report = text.Analyzed();
+  const Finding* finding = Find(report, kRule);
+  ASSERT_NE(finding, nullptr);
+  EXPECT_NE(finding->evidence.find("of 16 tensors per step, 16 histograms"),
+            std::string::npos)
+      << finding->evidence;
+}
+
 TEST(ActivationStatisticsTest, NeedsMostStepsAndAMinimumOfTime) {
   EXPECT_FALSE(IsClean(Hooked({.layers = 4, .in_steps = 3}), kRule));
   EXPECT_TRUE(IsClean(Hooked({.layers = 6, .in_steps = 2}), kRule));
@@ -127,6 +150,7 @@ TEST(ActivationStatisticsTest, RemovesKernelsOnAGpu) {
       text.Op("aten::histc", "", {{"kernelHistogram1D", 500}});
       text.Op("aten::relu", "", {{"vectorized_elementwise_kernel", 100}});
     }
+    text.Op("MmBackward0", "", {{"gemm", 100}}, 10, "kind=backward sequence=1");
     text.EndStep();
   }
   const Report report = text.Analyzed();

@@ -132,22 +132,40 @@ TEST(MicroBatchesTest, CountsPassesRatherThanSums) {
   }
 }
 
-// CPU-only steps of `passes` backward passes over small batches. `forwards`:
-// each has a forward pass of its own. `updates`: so has each an update.
-Report OnCpu(int passes, bool forwards = true, bool updates = false) {
+// CPU-only steps of eight backward passes before each update.
+struct CpuHow {
+  int passes = 8;
+  int rows = 4;
+  bool forwards = true;  // each pass has a forward pass of its own
+  bool updates = false;  // and an update
+  bool adds = true;      // all passes but the first add to the gradients
+  bool hooks = false;    // of modules
+};
+Report OnCpu(const CpuHow& how) {
   CpuText text;
   int64_t sequence = 0;
   for (int step = 0; step < 4; ++step) {
-    for (int pass = 0; pass < passes; ++pass) {
-      if (pass == 0 || forwards) {
-        text.Op("sequence=" + std::to_string(sequence) + " aten::linear",
+    for (int pass = 0; pass < how.passes; ++pass) {
+      const std::string number = "sequence=" + std::to_string(sequence++) + " ";
+      if (pass == 0 || how.forwards) {
+        text.Op(number + "inputs=(float[" + std::to_string(how.rows) +
+                    ",64],float[32,64]) aten::linear",
                 1'000);
       }
-      text.Op("kind=backward sequence=" + std::to_string(sequence++) +
-                  " AddmmBackward0",
-              2'000);
-      text.Op("kind=backward torch::autograd::AccumulateGrad", 20);
-      if (!updates && pass + 1 < passes) continue;
+      if (how.hooks) text.Op("kind=backward BackwardHookFunctionBackward", 10);
+      text.Op("kind=backward " + number + "AddmmBackward0", 2'000);
+      if (pass > 0 && how.adds) {
+        text.Nested(
+            "kind=backward inputs=(float[32,64]) "
+            "torch::autograd::AccumulateGrad",
+            20, "inputs=(float[32,64],float[32,64]) aten::add_", 10);
+      } else {
+        text.Op(
+            "kind=backward inputs=(float[32,64]) "
+            "torch::autograd::AccumulateGrad",
+            20);
+      }
+      if (!how.updates && pass + 1 < how.passes) continue;
       text.Begin();
       text.Op("aten::_fused_sgd_", 100);
       text.EndRange("kind=optimizer Optimizer.step#SGD.step");
@@ -158,24 +176,31 @@ Report OnCpu(int passes, bool forwards = true, bool updates = false) {
 }
 
 TEST(MicroBatchesTest, AdvisesLargerBatchesOnACpu) {
-  const Report report = OnCpu(8);
+  const Report report = OnCpu({});
   const Finding* finding = Find(report, kRule);
   ASSERT_NE(finding, nullptr);
   EXPECT_EQ(finding->severity, FindingSeverity::kMedium);
   // One of eight passes remains.
   EXPECT_NEAR(finding->gain.expected_ms, 7 * 3.02, 0.01);
-  EXPECT_NE(finding->evidence.find("follows 8 backward passes"),
+  EXPECT_NE(finding->evidence.find("follows 8 backward passes of the same "
+                                   "network, whose products take 4 rows each"),
             std::string::npos)
       << finding->evidence;
-  EXPECT_EQ(Find(OnCpu(4), kRule)->severity, FindingSeverity::kLow);
+  EXPECT_EQ(Find(OnCpu({.passes = 4}), kRule)->severity, FindingSeverity::kLow);
+  // Such products may keep the cores busy.
+  EXPECT_EQ(Find(OnCpu({.rows = 512}), kRule)->severity, FindingSeverity::kLow);
 }
 
-TEST(MicroBatchesTest, NeedsForwardPassesWithoutUpdatesBetweenOnACpu) {
-  EXPECT_TRUE(IsClean(OnCpu(3), kRule));
+TEST(MicroBatchesTest, NeedsPassesThatAddUpGradientsOnACpu) {
+  EXPECT_TRUE(IsClean(OnCpu({.passes = 3}), kRule));
   // The losses of several tasks.
-  EXPECT_TRUE(IsClean(OnCpu(8, /*forwards=*/false), kRule));
+  EXPECT_TRUE(IsClean(OnCpu({.forwards = false}), kRule));
   // The mini-batches of PPO.
-  EXPECT_TRUE(IsClean(OnCpu(8, true, /*updates=*/true), kRule));
+  EXPECT_TRUE(IsClean(OnCpu({.updates = true}), kRule));
+  // The calls of LBFGS, or the members of an ensemble.
+  EXPECT_TRUE(IsClean(OnCpu({.adds = false}), kRule));
+  // Opacus adds up gradients in hooks.
+  EXPECT_NE(Find(OnCpu({.adds = false, .hooks = true}), kRule), nullptr);
 }
 
 }  // namespace
