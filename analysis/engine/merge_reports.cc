@@ -26,17 +26,13 @@ using Ranks = std::vector<RankDigest>;
 
 // "0, 2, 5, 6, ...", in the order of their numbers.
 std::string RankList(const std::vector<RankFinding>& of_ranks) {
-  std::vector<int32_t> ranks;
+  std::vector<int64_t> ranks;
   ranks.reserve(of_ranks.size());
   for (const RankFinding& one : of_ranks) {
     ranks.push_back(one.rank->report.run.rank);
   }
   std::ranges::sort(ranks);
-  std::string text;
-  for (size_t i = 0; i < std::min<size_t>(ranks.size(), 4); ++i) {
-    text += (i > 0 ? ", " : "") + std::to_string(ranks[i]);
-  }
-  return text + (ranks.size() > 4 ? ", ..." : "");
+  return FirstOf(ranks);
 }
 
 // Turns `finding` into a note without a gain.

@@ -198,9 +198,7 @@ void PrintWholeRun(const Report& report, const TextOptions& options,
 void PrintCriticalPath(const Report& report, const TextOptions& options,
                        TextPage& page) {
   if (!options.verbose || report.critical_path.empty()) return;
-  page.Line();
-  for (const std::string& line : CriticalPathLines(report, options.width))
-    page.Line(line);
+  PrintLines(CriticalPathLines(report, options.width), page);
 }
 
 void PrintMemoryPeaks(const Report& report, const TextOptions& options,

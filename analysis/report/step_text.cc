@@ -8,22 +8,17 @@
 namespace stepscope {
 namespace {
 
-constexpr size_t kNumbersShown = 4;
-
 // Returns how many steps are of `kind`, then `words`, then the numbers of the
 // steps: "3 with a checkpoint (7, 12, 17)". Empty if there are none.
 std::string StepsOfKind(const Report& report, std::string_view kind,
                         const char* words) {
-  std::string numbers;
-  size_t count = 0;
+  std::vector<int64_t> numbers;
   for (const StepTimes& step : report.step_times) {
-    if (step.kind != kind) continue;
-    if (++count > kNumbersShown) continue;
-    numbers += (count > 1 ? ", " : "") + std::to_string(step.number);
+    if (step.kind == kind) numbers.push_back(step.number);
   }
-  if (count == 0) return "";
-  if (count > kNumbersShown) numbers += ", ...";
-  return std::to_string(count) + " " + words + " (" + numbers + ")";
+  if (numbers.empty()) return "";
+  return std::to_string(numbers.size()) + " " + words + " (" +
+         FirstOf(numbers) + ")";
 }
 
 }  // namespace
@@ -60,13 +55,10 @@ std::string UnprofiledText(const Report& report) {
 
 std::string StallsText(const Report& report) {
   const StepTimes* longest = nullptr;
-  std::string numbers;
-  size_t count = 0;
+  std::vector<int64_t> numbers;
   for (const StepTimes& step : report.step_times) {
     if (step.why.empty()) continue;
-    if (++count <= kNumbersShown) {
-      numbers += (count > 1 ? ", " : "") + std::to_string(step.number);
-    }
+    numbers.push_back(step.number);
     if (longest == nullptr || step.ms > longest->ms) longest = &step;
   }
   const StepStats& steps = report.steps;
@@ -75,17 +67,16 @@ std::string StallsText(const Report& report) {
       steps.all_mean_ms < (1 + kMentionedFrac) * steps.median_ms) {
     return "";
   }
-  if (count > kNumbersShown) numbers += ", ...";
   const std::string raised =
       " the mean of all steps to " + Milliseconds(steps.all_mean_ms) +
       ", against a median of " + Milliseconds(steps.median_ms);
   const std::string step = "step " + std::to_string(longest->number) + " (" +
                            Milliseconds(longest->ms) + ")";
-  if (count == 1) {
+  if (numbers.size() == 1) {
     return "1 slow step raises" + raised + ": " + step + " " + longest->why;
   }
-  return std::to_string(count) + " slow steps (" + numbers + ") raise" +
-         raised + "; the longest, " + step + ", " + longest->why;
+  return std::to_string(numbers.size()) + " slow steps (" + FirstOf(numbers) +
+         ") raise" + raised + "; the longest, " + step + ", " + longest->why;
 }
 
 std::vector<std::string> MemoryPeakLines(

@@ -232,12 +232,12 @@ bool LacksOps(const AnalysisContext& m) {
 
 void AddSteps(const AnalysisContext& m, Lack& lack) {
   if (m.stats.count > 0 || IsIdle(m)) return;
-  lack.Add(false,
-           m.steps.is_recording
-               ? kNoStepMarks +
-                     ", and nothing in it recurs like a step: the whole "
-                     "recording counts as one, set-up included."
-               : kNoStepMarks + ", so nothing can be reported per step.");
+  lack.Add(false, m.steps.is_recording
+                      ? std::string(kNoStepMarks) +
+                            ", and nothing in it recurs like a step: the whole "
+                            "recording counts as one, set-up included."
+                      : std::string(kNoStepMarks) +
+                            ", so nothing can be reported per step.");
   // The profilers of JAX and TensorFlow write XSpaces without a producer.
   if (m.trace.run().producer == "XSpace") {
     lack.Mend("",

@@ -95,8 +95,7 @@ Verdict AskForCores(const AnalysisContext& m, double parallel) {
   }
   finding.evidence +=
       " With a thread per core, which is the default, nothing is gained; on "
-      "one "
-      "thread they take 1.9 times as long as on two.";
+      "one thread they take 1.9 times as long as on two.";
   finding.assumption =
       threads > 0 ? "at best: twice as many cores are usable"
                   : "at best: ops run on one thread, and two cores are free";

@@ -19,6 +19,7 @@
 #include "evidence/launches.h"
 #include "evidence/program/own_code.h"
 #include "evidence/recording_load.h"
+#include "ops/by_name.h"
 #include "steps/steady_steps.h"
 #include "steps/step_window.h"
 #include "words/quantities.h"
@@ -166,15 +167,13 @@ struct ManyKernels {
 
 // True for ops that neither PyTorch nor its engines define: those of extensions
 // and autograd functions written in Python.
-bool IsOfExtension(const Trace& trace, const Op& op) {
-  const std::string_view name = trace.name(op.name);
-  return op.kind == OpKind::kOperator &&
-         std::ranges::none_of(
-             std::initializer_list<std::string_view>{
-                 "aten::", "autograd::", "torch::", "c10d::", "c10::", "prim::",
-                 "inductor::", "Torch-Compiled", "## ", "triton", "Optimizer",
-                 "CompiledFunction", "CheckpointFunction"},
-             [&](std::string_view prefix) { return name.starts_with(prefix); });
+bool IsOfExtension(std::string_view name) {
+  return std::ranges::none_of(
+      std::initializer_list<std::string_view>{
+          "aten::", "autograd::", "torch::", "c10d::", "c10::", "prim::",
+          "inductor::", "Torch-Compiled", "## ", "triton", "Optimizer",
+          "CompiledFunction", "CheckpointFunction"},
+      [&](std::string_view prefix) { return name.starts_with(prefix); });
 }
 
 // Returns the op of an extension that makes most launches, if it makes many in
@@ -182,10 +181,14 @@ bool IsOfExtension(const Trace& trace, const Op& op) {
 std::optional<ManyKernels> FindManyKernels(const AnalysisContext& m) {
   std::map<RowId, double> by_op;  // launches in each call
   double all = 0;
+  ByName<bool> of_extension(m.trace, &IsOfExtension);
+  const auto counts = [&](const Op& op) {
+    return op.kind == OpKind::kOperator && of_extension(op.name);
+  };
   for (const KernelUse& use : m.kernels.uses) {
     RowId op = m.trace.kernels()[use.kernel].op;
     all += 1;
-    while (op != kNone && !IsOfExtension(m.trace, m.trace.ops()[op])) {
+    while (op != kNone && !counts(m.trace.ops()[op])) {
       op = m.trace.ops()[op].parent;
     }
     if (op != kNone) by_op[op] += 1;

@@ -38,7 +38,7 @@ std::string PlaceInWords(std::string_view what);
 std::string LossInWords(const Loss& loss);
 // How capture-incomplete says that there are no steps. Where it does, the
 // report does not say so again.
-inline const std::string kNoStepMarks = "The trace has no step marks";
+inline constexpr char kNoStepMarks[] = "The trace has no step marks";
 
 // True if the rule was skipped because the recording has no sizes of tensors.
 bool LacksSizes(const SkippedRule& rule);

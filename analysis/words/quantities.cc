@@ -62,6 +62,16 @@ std::string Ordinal(int64_t number) {
   return std::to_string(number) + ending;
 }
 
+std::string FirstOf(const std::vector<int64_t>& numbers) {
+  constexpr size_t kShown = 4;
+  std::vector<std::string> texts;
+  for (size_t i = 0; i < std::min(numbers.size(), kShown); ++i) {
+    texts.push_back(std::to_string(numbers[i]));
+  }
+  if (numbers.size() > kShown) texts.emplace_back("...");
+  return Listed(texts);
+}
+
 std::string Listed(const std::vector<std::string>& texts) {
   std::string list;
   for (const std::string& text : texts)

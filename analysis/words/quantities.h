@@ -24,6 +24,8 @@ std::string Count(int64_t count, std::string_view what,
                   std::string_view many = "");
 // "1st", "2nd", "13th"
 std::string Ordinal(int64_t number);
+// "1, 2, 3, 4, ...": the first four numbers.
+std::string FirstOf(const std::vector<int64_t>& numbers);
 // "a, b, c"
 std::string Listed(const std::vector<std::string>& texts);
 // "a, b and c"

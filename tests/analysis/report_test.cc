@@ -41,6 +41,9 @@ TEST(WordsTest, OneIsSingular) {
   EXPECT_EQ(Count(1, "step"), "1 step");
   EXPECT_EQ(Count(0, "step"), "0 steps");
   EXPECT_EQ(Count(2, "launch", "launches"), "2 launches");
+  EXPECT_EQ(FirstOf({7}), "7");
+  EXPECT_EQ(FirstOf({1, 2, 3, 4}), "1, 2, 3, 4");
+  EXPECT_EQ(FirstOf({1, 2, 3, 4, 5}), "1, 2, 3, 4, ...");
 }
 
 TEST(WordsTest, BytesHaveDecimalUnits) {

@@ -208,6 +208,20 @@ constexpr double kMostThinNs = 0.5;
 // Our own choice.
 constexpr size_t kLongest = 16;
 
+// Appends the ops of the adapters of a layer to `one`. Its first adapter may
+// begin at ops[i], the next one where that ends. `find(i)` returns the part of
+// `ops` that an adapter takes; empty if none begins there.
+template <typename Find>
+void AppendAdapters(std::span<const RowId> ops, size_t i, Beside& one,
+                    Find find) {
+  while (i < ops.size()) {
+    const std::span<const RowId> adapter = find(i);
+    if (adapter.empty()) return;
+    one.ops.insert(one.ops.end(), adapter.begin(), adapter.end());
+    i = static_cast<size_t>(adapter.data() + adapter.size() - ops.data());
+  }
+}
+
 // Finds layers followed by a product with a weight [rank, inputs], one with a
 // weight [outputs, rank], and a sum as large as their result.
 class BesideFinder {
@@ -235,20 +249,17 @@ class BesideFinder {
     Beside one{.layer = ops[i], .weight = LayerOf(ops[i])};
     const std::optional<Dims> made = ResultDims(m_.trace, one.layer);
     if (one.weight.empty() || !made) return {};
-    // A layer may have several adapters, one after the other.
-    for (size_t next = i + 1; next < ops.size();) {
-      const size_t end = EndOfAdapter(ops, next, *made, one);
-      if (end == next) break;
-      next = end;
-    }
+    AppendAdapters(ops, i + 1, one, [&](size_t next) {
+      return AdapterAt(ops, next, *made, one);
+    });
     if (one.ops.empty()) return {};
     return one;
   }
 
-  // Returns the end of the ops of an adapter that begin at `i`, and appends
-  // them to those of `one`; `i` if there is none.
-  size_t EndOfAdapter(std::span<const RowId> ops, size_t i, const Dims& made,
-                      Beside& one) const {
+  // Returns the ops of the adapter at ops[i], from its first product to the
+  // sum, and sets the rank of `one`; empty if there is none.
+  std::span<const RowId> AdapterAt(std::span<const RowId> ops, size_t i,
+                                   const Dims& made, Beside& one) const {
     Dims next = {};         // the weight of the second thin product
     bool expanded = false;  // the second thin product was there
     size_t first = i;
@@ -259,13 +270,13 @@ class BesideFinder {
         // [rank, inputs] of the same input.
         if (!IsThin(weight, one.weight) ||
             DimsOf(m_.trace, row, 0) != DimsOf(m_.trace, one.layer, 0)) {
-          return i;
+          return {};
         }
         one.rank = weight[0];
         next = {one.weight[0], one.rank};
         first = k;
       } else if (!weight.empty()) {
-        if (weight != next) return i;
+        if (weight != next) return {};
       }
       if (next.empty()) continue;
       // Between the products there is nothing but dropout and casts. With an
@@ -273,17 +284,14 @@ class BesideFinder {
       const std::string_view name = PlainNameOf(m_.trace, row);
       if (weight.empty() && !expanded && !m_.tree.traits(row).bookkeeping &&
           !IsAnyOf(name, {"to", "_to_copy", "dropout", "mul"})) {
-        return i;
+        return {};
       }
       expanded |= weight == next && k > first;
       if (name.starts_with("add") && TakesTwo(m_.trace, row, made)) {
-        one.ops.insert(one.ops.end(),
-                       ops.begin() + static_cast<std::ptrdiff_t>(first),
-                       ops.begin() + static_cast<std::ptrdiff_t>(k + 1));
-        return k + 1;
+        return ops.subspan(first, k + 1 - first);
       }
     }
-    return i;
+    return {};
   }
 
   static bool IsThin(const Dims& thin, const Dims& weight) {
@@ -320,14 +328,8 @@ class UnsizedFinder {
     if (!IsProduct(PlainNameOf(m_.trace, ops[i]))) return {};
     Beside one{.layer = ops[i]};
     const double layer_ns = NsOf(one.layer);
-    for (size_t next = i + 1; next < ops.size();) {
-      const size_t end = EndOfAdapter(ops, next, layer_ns);
-      if (end == next) break;
-      one.ops.insert(one.ops.end(),
-                     ops.begin() + static_cast<std::ptrdiff_t>(next),
-                     ops.begin() + static_cast<std::ptrdiff_t>(end));
-      next = end;
-    }
+    AppendAdapters(ops, i + 1, one,
+                   [&](size_t next) { return AdapterAt(ops, next, layer_ns); });
     if (one.ops.empty()) return {};
     return one;
   }
@@ -341,10 +343,9 @@ class UnsizedFinder {
            });
   }
 
-  // Returns the end of the ops of an adapter that begin at `i`; `i` if there is
-  // none.
-  size_t EndOfAdapter(std::span<const RowId> ops, size_t i,
-                      double layer_ns) const {
+  // Returns the ops of the adapter at ops[i]; empty if there is none.
+  std::span<const RowId> AdapterAt(std::span<const RowId> ops, size_t i,
+                                   double layer_ns) const {
     constexpr std::string_view kOrder[] = {"", "", "mul",
                                            "add"};  // "": product
     double ns = 0;
@@ -354,14 +355,15 @@ class UnsizedFinder {
       if (kOrder[part].empty() ? IsThin(ops[k]) : name == kOrder[part]) {
         if (kOrder[part].empty()) ns += NsOf(ops[k]);
         if (++part == std::size(kOrder)) {
-          return ns <= kMostThinNs * layer_ns ? k + 1 : i;
+          return ns <= kMostThinNs * layer_ns ? ops.subspan(i, k + 1 - i)
+                                              : std::span<const RowId>();
         }
       } else if (!m_.tree.traits(ops[k]).bookkeeping &&
                  !IsAnyOf(name, {"to", "_to_copy", "dropout"})) {
         break;
       }
     }
-    return i;
+    return {};
   }
 
   const AnalysisContext& m_;

@@ -1,19 +1,14 @@
 // Are all elements sorted twice to rank them? Source: the second argsort of a
 // permutation computes its inverse, which a scatter writes in one pass; the
 // rank of one element is the number of larger elements.
-#include <algorithm>
 #include <cstddef>
-#include <map>
 #include <span>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
-#include "context/noise.h"
 #include "context/rule.h"
-#include "evidence/call_site.h"
-#include "evidence/kernel_evidence.h"
 #include "evidence/program/op_shapes.h"
 #include "evidence/program/shortened_ops.h"
 #include "ops/contains.h"
@@ -97,9 +92,7 @@ Verdict CheckDoubleArgsort(const AnalysisContext& m) {
       std::string(m.trace.name(m.trace.ops()[one.second].name)) +
       " sorts the order returned by " +
       std::string(m.trace.name(m.trace.ops()[one.first].name)) + " for " +
-      InBrackets(dims) +
-      ", which gives the rank of each "
-      "element" +
+      InBrackets(dims) + ", which gives the rank of each element" +
       (one.few ? ", and a gather takes a few of these ranks. Both sorts take "
                : ". The second sort takes ") +
       Milliseconds(all.ns * 1e-6) + " per step.";

@@ -40,12 +40,11 @@ constexpr int64_t kLongestPauseNs = 500'000;
 struct Watched {
   size_t step = 0;  // index into Steps::windows
   std::vector<RowId> ops = {};
-  bool histogram = false;
-  bool used = false;  // the op behind takes the histogram
-  bool spread = false, read = false;
-  // The tensors: histograms, or else deviations.
   int64_t histograms = 0, deviations = 0;
-  int64_t tensors() const { return histogram ? histograms : deviations; }
+  bool used = false;  // the op behind takes the histogram
+  bool read = false;
+  bool has_histogram() const { return histograms > 0; }
+  int64_t tensors() const { return has_histogram() ? histograms : deviations; }
 };
 
 bool IsHistogram(std::string_view op) {
@@ -107,11 +106,9 @@ class Finder {
     open_.step = step;
     open_.ops.push_back(row);
     if (IsHistogram(name)) {
-      open_.histogram = true;
       ++open_.histograms;
       bins_ = TextArgument(m_.trace, row, 1);
     }
-    open_.spread |= IsSpread(name);
     open_.deviations += IsSpread(name);
     open_.read |= name == "aten::item";
   }
@@ -126,8 +123,8 @@ class Finder {
       open_.ops.pop_back();
     open_.ops.erase(open_.ops.begin(),
                     std::ranges::find_if_not(open_.ops, is_view));
-    if (open_.histogram || (open_.spread && open_.read)) {
-      if (next != kNone && open_.histogram && !bins_.empty()) {
+    if (open_.has_histogram() || (open_.deviations > 0 && open_.read)) {
+      if (next != kNone && open_.has_histogram() && !bins_.empty()) {
         const Dims& first = DimsOf(m_.trace, next, 0);
         open_.used = first.size() == 1 && std::to_string(first[0]) == bins_;
       }
@@ -151,7 +148,7 @@ void KeepMonitoring(const AnalysisContext& m, std::vector<Watched>& found) {
   const auto per_step = [&](bool histogram) {
     int64_t tensors = 0;
     for (const Watched& one : found) {
-      if (one.histogram == histogram) tensors += one.tensors();
+      if (one.has_histogram() == histogram) tensors += one.tensors();
     }
     return static_cast<double>(tensors) /
            static_cast<double>(m.steps.steady.size());
@@ -159,10 +156,12 @@ void KeepMonitoring(const AnalysisContext& m, std::vector<Watched>& found) {
   std::erase_if(found, [](const Watched& one) { return one.used; });
   const bool sized = m.trace.watched(Kind::kOpShapes);
   if (!sized && per_step(/*histogram=*/true) < kFewest) {
-    std::erase_if(found, [](const Watched& one) { return one.histogram; });
+    std::erase_if(found,
+                  [](const Watched& one) { return one.has_histogram(); });
   }
   if (per_step(/*histogram=*/false) < kFewest) {
-    std::erase_if(found, [](const Watched& one) { return !one.histogram; });
+    std::erase_if(found,
+                  [](const Watched& one) { return !one.has_histogram(); });
   }
 }
 

@@ -33,6 +33,27 @@ namespace {
 // With fewer, the micro-batch would not become larger.
 constexpr double kLeastMerged = 2;
 
+// Gradients that passes keep, and how many of these are added to earlier ones.
+struct KeptCount {
+  size_t kept = 0, adding = 0;
+};
+
+void AddKept(const GraphWalk& pass, KeptCount& count) {
+  for (const WalkedNode& node : pass.nodes) {
+    for (const KeptGradient& one : node.kept) {
+      ++count.kept;
+      count.adding += one.adds;
+    }
+  }
+}
+
+// How many updates the optimizer makes in the steady steps.
+size_t UpdatesIn(const AnalysisContext& m) {
+  return static_cast<size_t>(std::ranges::count_if(
+      m.parts.optimizer.spans,
+      [&](const Span& span) { return InSteadyStep(m.steps, span.begin_ns); }));
+}
+
 // How gradients are accumulated in the steady steps.
 struct Accumulation {
   double passes = 1;  // per step: backward passes, of which all but one add
@@ -42,27 +63,17 @@ struct Accumulation {
 Accumulation FindAccumulation(const AnalysisContext& m) {
   const std::vector<GraphWalk> passes = FindGraphWalks(m);
   Accumulation found{.parameters = ParametersBySize(passes)};
-  size_t kept = 0, adding = 0;
-  for (const GraphWalk& pass : passes) {
-    for (const WalkedNode& node : pass.nodes) {
-      for (const KeptGradient& one : node.kept) {
-        ++kept;
-        adding += one.adds;
-      }
-    }
-  }
+  KeptCount all;
+  for (const GraphWalk& pass : passes) AddKept(pass, all);
   // If all passes add, they add to gradients filled with zeros.
-  const size_t first = kept - adding;
+  const size_t first = all.kept - all.adding;
   if (first < m.steps.steady.size()) return found;
   // In a single pass, most gradients are also added where the optimizer trains
   // a few parameters and clears only theirs. Nothing is accumulated then.
-  size_t updates = 0;
-  for (const Span& span : m.parts.optimizer.spans) {
-    updates += InSteadyStep(m.steps, span.begin_ns);
-  }
-  updates = std::clamp<size_t>(updates, 1, m.steps.steady.size());
+  const size_t updates =
+      std::clamp<size_t>(UpdatesIn(m), 1, m.steps.steady.size());
   found.passes = std::min(
-      std::floor(static_cast<double>(kept) / static_cast<double>(first)),
+      std::floor(static_cast<double>(all.kept) / static_cast<double>(first)),
       static_cast<double>(passes.size()) / static_cast<double>(updates));
   return found;
 }
@@ -153,18 +164,6 @@ struct Passes {
   double rows = 0;        // samples in the median forward product; 0: unknown
 };
 
-// True if most gradients of the pass are added to those of the pass before.
-bool Adds(const GraphWalk& pass) {
-  int64_t kept = 0, adding = 0;
-  for (const WalkedNode& node : pass.nodes) {
-    for (const KeptGradient& one : node.kept) {
-      ++kept;
-      adding += one.adds;
-    }
-  }
-  return 2 * adding > kept;
-}
-
 // Appends the rows of the layers' inputs in `span`.
 void AppendRows(const AnalysisContext& m, Span span,
                 std::vector<double>& rows) {
@@ -196,17 +195,15 @@ Passes FindPasses(const AnalysisContext& m) {
         std::max(before_ns, m.steps.windows[pass.step].host.begin_ns),
         pass.span.begin_ns};
     before_ns = pass.span.end_ns;
-    const bool keeps = std::ranges::any_of(
-        pass.nodes, [](const WalkedNode& node) { return !node.kept.empty(); });
-    if (!keeps || !HasForwardPass(m, forward)) continue;
+    KeptCount of_pass;
+    AddKept(pass, of_pass);
+    if (of_pass.kept == 0 || !HasForwardPass(m, forward)) continue;
     nodes.push_back(static_cast<double>(pass.nodes.size()));
-    adding += Adds(pass);
+    // Most of its gradients are added to those of the pass before.
+    adding += 2 * of_pass.adding > of_pass.kept;
     AppendRows(m, forward, rows);
   }
-  double updates = 0;
-  for (const Span& span : m.parts.optimizer.spans) {
-    updates += InSteadyStep(m.steps, span.begin_ns);
-  }
+  const auto updates = static_cast<double>(UpdatesIn(m));
   if (nodes.empty() || updates == 0) return {};
   const double usual = Median(nodes);
   const auto alike =
