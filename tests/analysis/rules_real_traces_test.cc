@@ -99,8 +99,9 @@ TEST(RulesRealTracesTest, Owlv2WaitsInUploadsBesideItsLoader) {
   const Finding& first = report.findings[1];
   EXPECT_EQ(first.id, "sync-data-loading");
   EXPECT_EQ(first.gain_kind, GainKind::kPredicted);
-  // Loading takes 619 ms, of which fetching finished batches remains.
-  EXPECT_NEAR(first.gain.expected_ms, 617, 1);
+  // Loading takes 619 ms with the profiler. What it spent on recording ops and
+  // Python frames there is no gain, and fetching finished batches remains.
+  EXPECT_NEAR(first.gain.expected_ms, 616, 1);
   // The uploads wait for a busy GPU for 361 ms. Without them, the reads would
   // wait.
   const Finding* uploads = Find(report, "h2d-blocking");
