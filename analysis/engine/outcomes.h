@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <span>
+#include <string_view>
 #include <vector>
 
 #include "edit/edit.h"
@@ -30,6 +31,24 @@ Outcomes OutcomesOf(const Edit& edit);
 
 // The outcomes of all known pairs, one list per kind of change.
 std::span<const std::vector<double>> KnownPairs();
+
+// Measured gain / upper bound, for the pairs of runs of one rule on CPUs.
+struct KnownBounds {
+  std::string_view rule;
+  std::vector<double> shares;
+};
+// The rules with at least three pairs.
+std::span<const KnownBounds> BoundsOfRules();
+
+// Returns the share of the bound, 0 to 1, that 95 % of further changes by the
+// rule gain at least: the median of `known`, times the distance below their
+// rule's median that only 5 % of the pairs in `all` exceed. No distribution is
+// assumed, because a few changes gain nothing.
+double LeastOfBound(const KnownBounds& known, std::span<const KnownBounds> all);
+
+// Returns the outcomes of the rule's bounds, as shares of the bound; nothing
+// for a rule with fewer than three pairs.
+Outcomes OutcomesOfBound(std::string_view rule);
 
 // Returns the prediction interval for one further pair of `kinds[which]`. The
 // logarithms of the outcomes are taken to be normally distributed around the

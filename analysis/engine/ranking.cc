@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "context/noise.h"
+#include "engine/outcomes.h"
 #include "engine/yielding.h"
 #include "words/labels.h"
 
@@ -164,6 +165,19 @@ void WidenBound(const AnalysisContext& context, Finding& finding) {
       step_ms * bound_ms / (bound_ms + rest_ms);
 }
 
+// Adds what changes by this rule have gained of their bounds at least. Nothing
+// was measured on GPUs, and a hint may be completely wrong.
+void TellLeast(const AnalysisContext& context, Finding& finding) {
+  if (context.has_gpu || finding.gain_kind != GainKind::kBound ||
+      finding.confidence == Confidence::kHint) {
+    return;
+  }
+  const Outcomes known = OutcomesOfBound(finding.id);
+  if (known.pairs == 0) return;
+  finding.gain.low_ms = known.low * finding.gain.expected_ms;
+  finding.gain.pairs = static_cast<int64_t>(known.pairs);
+}
+
 }  // namespace
 
 // Weights gains by confidence, so that a smaller certain gain can come before a
@@ -219,6 +233,10 @@ void Rank(const AnalysisContext& context, std::vector<SizedFinding>& found,
   Yield(context, found, superseded);
   const bool incomplete =
       std::ranges::any_of(found, ShowsDamage, &SizedFinding::finding);
+  const bool contended =
+      std::ranges::any_of(found, [](const SizedFinding& entry) {
+        return entry.finding.id == "contended-cores";
+      });
   for (SizedFinding& entry : found) {
     Finding& finding = entry.finding;
     if (IsAboutRecording(finding.id)) continue;
@@ -234,7 +252,7 @@ void Rank(const AnalysisContext& context, std::vector<SizedFinding>& found,
           static_cast<Confidence>(static_cast<int>(finding.confidence) - 1);
     }
     // Times that other programs have stretched cannot prove anything.
-    if (context.contention.by_others && finding.id != "contended-cores") {
+    if (contended && finding.id != "contended-cores") {
       finding.confidence = std::min(finding.confidence, Confidence::kStrong);
     }
     for (double* ms : {&finding.gain.low_ms, &finding.gain.expected_ms,
@@ -267,7 +285,10 @@ void Rank(const AnalysisContext& context, std::vector<SizedFinding>& found,
     }
   }
   SortByRank(found);
-  for (SizedFinding& one : found) WidenBound(context, one.finding);
+  for (SizedFinding& one : found) {
+    WidenBound(context, one.finding);
+    TellLeast(context, one.finding);
+  }
 }
 
 }  // namespace stepscope

@@ -107,10 +107,13 @@ void PrintStepBreakdown(const Report& report, TextPage& page) {
                  report.time_split_ms, report.has_gpu, page);
   page.Wrapped("  ", UnprofiledText(report));
   if (std::ranges::count(report.findings, "contended-cores", &Finding::id)) {
-    page.Wrapped(
-        "  ",
-        "other programs use this run's cores: they lengthen its times, so no "
-        "finding but contended-cores counts as proven");
+    page.Wrapped("  ",
+                 (report.time_split_ms.contains("contended")
+                      ? std::string("other programs use this run's cores: they "
+                                    "lengthen its times")
+                      : std::string("ops take much longer than one core needs "
+                                    "for them")) +
+                     ", so no finding but contended-cores counts as proven");
   }
   const double mean = std::max(steps.mean_ms, 1e-9);
   std::string text;

@@ -15,6 +15,7 @@
 
 #include "context/rule.h"
 #include "device/device_ledger.h"
+#include "evidence/program/op_pace.h"
 #include "ops/by_name.h"
 #include "words/quantities.h"
 
@@ -28,6 +29,10 @@ constexpr double kDrift = 0.03;           // of the kernels' time
 // for the hardware's.
 constexpr int64_t kPowerCap = 4, kHardwareSlowdown = 8, kHeat = 32 | 64;
 constexpr size_t kStepsForDrift = 3;
+// Ops that one core would do faster count from this share of the step on. Our
+// own choice: in the programs of tests/advice/programs that have a core for
+// each thread, it is at most 1 %.
+constexpr double kStalledShare = 0.10;
 
 // Kernels of equal name, grid and block do the same work, so their times are
 // comparable.
@@ -157,8 +162,65 @@ Verdict CheckThrottle(const AnalysisContext& m) {
                     .regardless = true});
 }
 
+// Files of torch.profiler have no delays of the scheduler. But where threads
+// have no core, an op that runs on several of them waits for the slowest one,
+// and then takes many times as long as one core would.
+Verdict CheckStalledOps(const AnalysisContext& m) {
+  const StalledOps stalled = FindStalledOps(m);
+  if (stalled.ns < kStalledShare * m.step_ns()) return Clean();
+  const bool has_cores = m.contention.delay_ns >= 0;
+  const double one_core_ns = stalled.whole_ns - stalled.ns;
+  Finding finding;
+  finding.confidence = Confidence::kStrong;
+  finding.evidence = "Simple ops and matrix products take " +
+                     Milliseconds(stalled.whole_ns * 1e-6) + " of the " +
+                     Milliseconds(m.step_ns() * 1e-6) +
+                     " step, of which one core, however old, needs at most " +
+                     Milliseconds(one_core_ns * 1e-6) + ": " + stalled.longest +
+                     " takes " + Milliseconds(stalled.longest_ns * 1e-6) +
+                     " a call.";
+  finding.assumption =
+      "at best: these ops take as long as on one slow core; free cores need "
+      "less";
+  const std::string flush =
+      "numbers below 1e-38 (denormal ones) take a core many times as long: ";
+  const std::string cpp_flush = flush +
+                                "at::globalContext().setFlushDenormal(true) "
+                                "rounds them to 0";
+  const std::string python_flush =
+      flush + "torch.set_flush_denormal(True) rounds them to 0";
+  const std::string others =
+      "; if other programs use the cores (top), move them or this run "
+      "elsewhere; else, ";
+  if (has_cores) {
+    finding.evidence += " The threads did not wait for cores.";
+    finding.fix_cpp = cpp_flush;
+    finding.fix_python = python_flush;
+  } else {
+    finding.evidence +=
+        " On several threads, an op waits for the slowest one, which often has "
+        "no core.";
+    finding.fix_cpp =
+        "use no more threads than there are usable cores for this process: "
+        "at::set_num_threads(N), or OMP_NUM_THREADS=N" +
+        others + cpp_flush;
+    finding.fix_python =
+        "use no more threads than len(os.sched_getaffinity(0)), divided by the "
+        "processes that share them: torch.set_num_threads(N), or "
+        "OMP_NUM_THREADS=N" +
+        others + python_flush;
+  }
+  finding.wrong_if = "the process runs under an emulator or a debugging tool";
+  return Fire(Found{.finding = std::move(finding),
+                    .bound_ns = stalled.ns,
+                    .regardless = true});
+}
+
 Verdict CheckContention(const AnalysisContext& m) {
   const Contention& found = m.contention;
+  if (!found.is_large && !m.has_gpu && m.trace.watched(Kind::kOpShapes)) {
+    return CheckStalledOps(m);
+  }
   if (found.delay_ns < 0) {
     return Skip("the scheduler's delays were not recorded");
   }
@@ -205,9 +267,9 @@ Verdict CheckContention(const AnalysisContext& m) {
 
 constexpr Rule kRules[] = {
     {.id = "contended-cores",
-     .question = "Do other programs take the cores of the training thread?",
-     .needs = {Kind::kHostUsage},
-     .causes = {Cause::kContended},
+     .question = "Do its threads have the cores that they need?",
+     .needs = {},
+     .causes = {Cause::kContended, Cause::kCompute},
      .check = &CheckContention,
      .reference = "Linux, Documentation/scheduler/sched-stats.rst",
      .detect =

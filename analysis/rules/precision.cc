@@ -257,6 +257,9 @@ constexpr double kSlowFlopsPerNs = kUsualFlopsPerNs / 16;
 // Calling an op takes as long as this many operations.
 constexpr double kLeastFlops = 1e6;
 constexpr char kFloatChange[] = "products in float32";
+// Where such a share of the operations is fast, the CPU has instructions for
+// the type: forward passes are a third.
+constexpr double kFastShare = 0.25;
 
 struct HalfOp {
   size_t step = 0;
@@ -291,7 +294,7 @@ Verdict CheckSlowHalf(const AnalysisContext& m) {
   std::ranges::copy_if(all_ops, std::back_inserter(slow), &HalfOp::is_slow);
   if (!RecursInMostSteps(m.steps, slow)) return Clean();
   std::vector<ShortenedOp> ops;
-  double flops = 0, ns = 0;
+  double flops = 0, ns = 0, fast_flops = 0;
   // Include fast products, because they change their type together with the
   // slow ones.
   for (const HalfOp& one : all_ops) {
@@ -299,7 +302,9 @@ Verdict CheckSlowHalf(const AnalysisContext& m) {
         {one.row, std::min(1.0, one.flops / kPeakFlopsPerNs / one.ns)});
     flops += one.flops;
     ns += one.ns;
+    if (one.flops >= kUsualFlopsPerNs * one.ns) fast_flops += one.flops;
   }
+  const bool has_fast = fast_flops >= kFastShare * flops;
   const ShortenedOps all = ShortenOps(m, std::move(ops), kFloatChange);
   const HalfOp& longest = *std::ranges::max_element(slow, {}, &HalfOp::ns);
   const std::string type =
@@ -311,18 +316,34 @@ Verdict CheckSlowHalf(const AnalysisContext& m) {
       "Products in " + type + ", mainly " + OpWithShapes(m.trace, longest.row) +
       ", take " + Milliseconds(all.ns * 1e-6) + " of the " +
       Milliseconds(m.step_ns() * 1e-6) + " step, at " + Number(flops / ns) +
-      " GFLOP/s: a core does some 50 in float32. This CPU has no fast way to "
-      "multiply such numbers in these sizes.";
+      " GFLOP/s: a core does some 50 in float32. " +
+      (has_fast ? "Other products in this type are fast, so these sizes are "
+                  "slow, or threads lack cores."
+                : "This CPU has no fast way to multiply such numbers in these "
+                  "sizes.");
   finding.assumption =
       "at best: products in float32 reach the peak of a core with AVX-512";
   finding.fix_python =
-      "train in float32 on this CPU: model.float(), and no torch.autocast; "
-      "torch.bfloat16 pays where lscpu lists amx_bf16 or avx512_bf16";
+      has_fast
+          ? "first see that torch.get_num_threads() is at most "
+            "len(os.sched_getaffinity(0)), because threads without a core keep "
+            "the others waiting; then try these layers in float32"
+          : "train in float32 on this CPU: model.float(), and no "
+            "torch.autocast; torch.bfloat16 pays where lscpu lists amx_bf16 or "
+            "avx512_bf16";
   finding.fix_cpp =
-      "train in float32 on this CPU: model->to(torch::kFloat); "
-      "torch::kBFloat16 pays where lscpu lists amx_bf16 or avx512_bf16";
+      has_fast
+          ? "first see that at::get_num_threads() is at most the number of "
+            "usable cores, because threads without a core keep the others "
+            "waiting; then try these layers in float32"
+          : "train in float32 on this CPU: model->to(torch::kFloat); "
+            "torch::kBFloat16 pays where lscpu lists amx_bf16 or avx512_bf16";
   finding.wrong_if = "the numbers have to be in 16 bits, as in a test";
-  return FireBound(std::move(finding), all.saved_ns);
+  if (has_fast) finding.confidence = Confidence::kHint;
+  return Fire(Found{.finding = std::move(finding),
+                    .bound_ns = all.saved_ns,
+                    .at_most = has_fast ? FindingSeverity::kLow
+                                        : FindingSeverity::kCritical});
 }
 
 // A few casts may be those of inputs and results.

@@ -181,7 +181,9 @@ std::string GainInWords(const Report& report, const Finding& finding) {
            Milliseconds(step_ms) +
            // Of the bounds, only those about slow steps have their own
            // baseline, because the mean steady step leaves such steps out.
-           (finding.baseline_ms > 0 ? ", slow steps included)" : ")");
+           (finding.baseline_ms > 0 ? ", slow steps included)" : ")") +
+           (gain.pairs > 0 ? ", likely at least " + Milliseconds(gain.low_ms)
+                           : "");
   }
   std::string text = "predicted gain " + Milliseconds(gain.expected_ms) +
                      (gain.pairs > 0 ? " (likely " : " (roughly ") +

@@ -56,7 +56,8 @@ double LikelyMs(const Finding& finding);
 
 // "predicted gain 41.0 ms (likely 36.0 to 44.0): 80.3 to 39.3 ms per step,
 // 2.0x", with "roughly 36.0 to 44.0" if no outcomes are known. For a bound,
-// "gain at most 41.0 ms per step (of 80.3 ms)"; "" without a gain.
+// "gain at most 41.0 ms per step (of 80.3 ms)", with ", likely at least 24.0
+// ms" if outcomes are known; "" without a gain.
 std::string GainInWords(const Report& report, const Finding& finding);
 // The gain alone: "predicted 41.0 ms", "at most 41.0 ms"; "" without a gain.
 std::string GainInShort(const Finding& finding);

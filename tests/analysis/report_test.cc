@@ -260,6 +260,10 @@ TEST(TextReportTest, AGainNamesItsStepAndItsRange) {
             "step, 2.0x");
   finding.gain_kind = GainKind::kBound;
   EXPECT_EQ(GainInWords(report, finding),
+            "gain at most 5.00 ms per step (of 10.0 ms), likely at least 4.00 "
+            "ms");
+  finding.gain.pairs = 0;
+  EXPECT_EQ(GainInWords(report, finding),
             "gain at most 5.00 ms per step (of 10.0 ms)");
   finding.baseline_ms = 20;
   EXPECT_EQ(GainInWords(report, finding),

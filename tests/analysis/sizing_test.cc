@@ -205,6 +205,38 @@ TEST(OutcomesTest, TheIntervalOfTheOthersHoldsNinetyPerCent) {
   EXPECT_GE(inside, 0.9 * all);
 }
 
+// The same for bounds, of which nearly all changes gain the least at least.
+TEST(OutcomesTest, TheLeastOfTheOtherBoundsHolds) {
+  const std::span<const KnownBounds> known = BoundsOfRules();
+  double above = 0, inside = 0, all = 0;
+  for (size_t rule = 0; rule < known.size(); ++rule) {
+    EXPECT_GE(known[rule].shares.size(), 3u);
+    for (size_t i = 0;
+         known[rule].shares.size() > 3 && i < known[rule].shares.size(); ++i) {
+      std::vector<KnownBounds> others(known.begin(), known.end());
+      std::vector<double>& shares = others[rule].shares;
+      const double share = shares[i];
+      shares.erase(shares.begin() + static_cast<std::ptrdiff_t>(i));
+      const double least = LeastOfBound(others[rule], others);
+      above += share >= least;
+      inside += share >= least && share <= 1.1;
+      ++all;
+    }
+  }
+  EXPECT_GE(above, 0.92 * all);
+  EXPECT_GE(inside, 0.88 * all);
+}
+
+// The share at 5 % of all is the lowest one: 0.5 times the median of its rule.
+TEST(OutcomesTest, TheLeastOfABoundFollowsTheMedianOfItsRule) {
+  const std::vector<KnownBounds> all = {{"a", {0.4, 0.8, 0.9}},
+                                        {"b", {0.5, 0.6, 0.7}}};
+  EXPECT_NEAR(LeastOfBound(all[0], all), 0.4, 1e-9);
+  EXPECT_NEAR(LeastOfBound(all[1], all), 0.3, 1e-9);
+  EXPECT_EQ(OutcomesOfBound("no-such-rule").pairs, 0u);
+  EXPECT_GT(OutcomesOfBound("unbatched-loop").low, 0.3);
+}
+
 TEST(OutcomesTest, AnOutcomeIsAPowerOfTheStepRatio) {
   EXPECT_NEAR(GainFor(1, 3, 10), 3, 1e-9);
   EXPECT_NEAR(GainFor(2, 3, 10), 10 * (1 - 0.7 * 0.7), 1e-9);

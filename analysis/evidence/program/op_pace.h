@@ -1,6 +1,8 @@
 // How much longer ops take than at their best on a CPU-only run.
 #pragma once
 
+#include <string>
+
 #include "context/analysis_context.h"
 #include "replay/cpu/op_growth.h"
 
@@ -15,5 +17,16 @@ OpGrowth GrowthOf(const AnalysisContext& context);
 // work on the run's cores may cost it. 0 without shapes, and on a run with a
 // GPU.
 double SlowedNs(const AnalysisContext& context);
+
+// Simple ops and matrix products that take longer than one core needs for them,
+// however old it is.
+struct StalledOps {
+  double ns = 0;          // beyond what one core needs, per steady step
+  double whole_ns = 0;    // the time of the same ops, per steady step
+  std::string longest;    // "aten::mul of [96, 8000]", the op that loses most
+  double longest_ns = 0;  // its mean time
+};
+// Finds them on a CPU-only run recorded with shapes; nothing on other runs.
+StalledOps FindStalledOps(const AnalysisContext& context);
 
 }  // namespace stepscope

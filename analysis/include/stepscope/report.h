@@ -34,7 +34,8 @@ enum class Confidence : uint8_t { kHint, kStrong, kProven };
 enum class GainKind : uint8_t { kNone, kBound, kPredicted };
 
 // Milliseconds per step saved, and the range that 90 % of outcomes should lie
-// in. Negative values are losses.
+// in. Negative values are losses. For an upper bound, `expected_ms` and
+// `high_ms` are the bound; `low_ms` is 0 unless pairs are known.
 struct Gain {
   double expected_ms = 0;
   double low_ms = 0;

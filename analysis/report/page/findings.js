@@ -41,7 +41,7 @@ function gainOf(finding, text) {
   const bound = finding.gain_kind === 'bound';
   return h('div', { class: 'gain' }, h('p', null, breakable(text)),
     strip(1000, 8, box(0, 0, 1000, 8, 'track'), box(0, 0, x(gain.expected), 8, bound ? 'bound' : 'saved'),
-      !bound && gain.high > gain.low ? box(x(gain.low), 3, x(gain.high - gain.low), 2, 'range') : null));
+      (!bound || gain.pairs > 0) && gain.high > gain.low ? box(x(gain.low), 3, x(gain.high - gain.low), 2, 'range') : null));
 }
 
 // The examples on the steps that are drawn, else in words.

@@ -38,7 +38,11 @@ std::string FirstInWords(const Report& report) {
                              " per step";
     std::string text;
     if (finding.gain_kind == GainKind::kBound) {
-      text = "Up to " + gain + " can be gained: ";
+      text = "Up to " + gain + " can be gained" +
+             (finding.gain.pairs > 0
+                  ? ", likely at least " + Number(finding.gain.low_ms)
+                  : "") +
+             ": ";
     } else {
       text = "One change is predicted to gain " + gain +
              (finding.gain.pairs > 0 ? " (likely " : " (roughly ") +

@@ -24,9 +24,10 @@ def gain_text(finding: Finding) -> str:
     """Returns the gain and what it refers to; "" if no gain is claimed."""
     if finding.gain_kind == "none":
         return ""
-    if finding.gain_kind == "bound":
-        return f"gains at most {number(finding.gain_ms)} ms per step"
     gain = finding.gain_ms_per_step
+    if finding.gain_kind == "bound":
+        least = f", likely at least {number(gain.low)}" if gain.pairs else ""
+        return f"gains at most {number(finding.gain_ms)} ms per step{least}"
     words = "likely" if gain.pairs else "roughly"
     text = f"predicted gain {number(gain.expected)} ms per step ({words} {number(gain.low)} to {number(gain.high)})"
     if finding.baseline_ms:

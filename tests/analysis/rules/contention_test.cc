@@ -1,4 +1,4 @@
-// Tests contended-cores: other programs use the cores of a CPU-only run.
+// Tests contended-cores: the threads of a CPU-only run lack cores.
 #include <gtest/gtest.h>
 
 #include <string>
@@ -116,6 +116,95 @@ TEST(ContendedCoresTest, IgnoresTheRunsOwnThreads) {
 TEST(ContendedCoresTest, NeedsTheNumberOfCores) {
   EXPECT_NE(WhySkipped(Beside(2, -1, 50), "contended-cores").find("cores"),
             std::string::npos);
+}
+
+// Three steps of 100 ms as torch.profiler records them: `op` for `op_ms`, and
+// tanh for the rest, whose rate is not judged.
+Report WithoutDelays(const std::string& op, int64_t op_ms,
+                     const std::string& run = "") {
+  std::string text = run;
+  for (int i = 0; i < 3; ++i) {
+    const int64_t begin = i * 100'000'000;
+    const int64_t end = begin + 100'000'000;
+    const int64_t middle = begin + op_ms * 1'000'000;
+    text += "step " + std::to_string(begin) + ".." + std::to_string(end) +
+            " thread=0 number=" + std::to_string(i) + "\nop " +
+            std::to_string(begin) + ".." + std::to_string(middle) +
+            " thread=0 " + op + "\nop " + std::to_string(middle) + ".." +
+            std::to_string(end) +
+            " thread=0 inputs=(float[64,64]) aten::tanh\n";
+  }
+  return Analyze(TraceFromText(text));
+}
+
+TEST(ContendedCoresTest, SeesOpsThatOneCoreWouldDoFaster) {
+  // 2 x 4 MB, at 0.5 GB/s at least: 16 ms.
+  const Report report =
+      WithoutDelays("inputs=(float[1000,1000]) aten::mul", 80);
+  const Finding* finding = Find(report, "contended-cores");
+  ASSERT_NE(finding, nullptr);
+  EXPECT_EQ(finding->confidence, Confidence::kStrong);
+  EXPECT_EQ(finding->severity, FindingSeverity::kCritical);
+  EXPECT_NEAR(finding->gain.expected_ms, 80 - 16.05, 0.01);
+  EXPECT_NE(finding->evidence.find("aten::mul of [1000, 1000] takes 80.0 ms"),
+            std::string::npos)
+      << finding->evidence;
+  EXPECT_NE(finding->fix_python.find("set_num_threads"), std::string::npos);
+  EXPECT_NE(ToText(report, {}).find("much longer than one core needs"),
+            std::string::npos);
+}
+
+TEST(ContendedCoresTest, SeesProductsThatOneCoreWouldDoFaster) {
+  // 0.1 GFLOP at 2 GFLOP/s take 50 ms, and 1.8 MB at 0.5 GB/s take 3.6 ms.
+  const std::string product = "inputs=(float[500,200],float[200,500]) aten::mm";
+  EXPECT_NEAR(
+      Find(WithoutDelays(product, 90), "contended-cores")->gain.expected_ms,
+      90 - 53.65, 0.01);
+  EXPECT_TRUE(IsClean(WithoutDelays(product, 55), "contended-cores"));
+  // slow-half-products is about these.
+  EXPECT_TRUE(IsClean(WithoutDelays("inputs=(c10::Half[500,200],"
+                                    "c10::Half[200,500]) aten::mm",
+                                    90),
+                      "contended-cores"));
+}
+
+// An op on few elements has one thread, and other ops than the simple ones may
+// be slow for many reasons.
+TEST(ContendedCoresTest, JudgesOnlySimpleOpsOnManyElements) {
+  EXPECT_TRUE(IsClean(WithoutDelays("inputs=(float[100,100]) aten::mul", 80),
+                      "contended-cores"));
+  EXPECT_TRUE(IsClean(WithoutDelays("inputs=(float[1000,1000]) aten::sort", 80),
+                      "contended-cores"));
+  EXPECT_TRUE(IsClean(WithoutDelays("aten::mul", 80), "contended-cores"));
+  // Two million products of 2 x 2 matrices are mostly calls.
+  EXPECT_TRUE(IsClean(WithoutDelays("inputs=(float[2000000,2,2],"
+                                    "float[2000000,2,2]) aten::bmm",
+                                    80),
+                      "contended-cores"));
+}
+
+// Both arguments have 4000 elements, and the result has 16 million.
+TEST(ContendedCoresTest, CountsTheElementsOfTheResult) {
+  EXPECT_TRUE(IsClean(
+      WithoutDelays("inputs=(float[4000,1],float[1,4000]) aten::mul", 80),
+      "contended-cores"));
+}
+
+// The threads never waited, so the slow numbers are left.
+TEST(ContendedCoresTest, NamesDenormalNumbersWhereThreadsHadCores) {
+  std::string usage;
+  for (int i = 0; i < 3; ++i) {
+    const int64_t begin = i * 100'000'000;
+    usage += "host_usage " + std::to_string(begin) + ".." +
+             std::to_string(begin + 100'000'000) +
+             " step=" + std::to_string(i) + " run_delay_ns=0\n";
+  }
+  const Report report =
+      WithoutDelays("inputs=(float[1000,1000]) aten::mul", 80, usage);
+  const Finding* finding = Find(report, "contended-cores");
+  ASSERT_NE(finding, nullptr);
+  EXPECT_EQ(finding->fix_python.find("set_num_threads"), std::string::npos);
+  EXPECT_NE(finding->fix_python.find("set_flush_denormal"), std::string::npos);
 }
 
 }  // namespace

@@ -32,6 +32,26 @@ TEST(HalfProductsTest, FindsProductsWithoutInstructionsOnThisCpu) {
   EXPECT_FALSE(IsClean(Of("c10::BFloat16", 60'000), kRule));
 }
 
+// A CPU without instructions for the type is slow in all sizes. Here, products
+// of the same sizes are fast in forward and slow in backward.
+TEST(HalfProductsTest, IsAHintWhereOtherProductsAreFast) {
+  CpuText text;
+  const std::string product =
+      "inputs=(c10::BFloat16[64,1024],c10::BFloat16[1024,1024]) aten::mm";
+  for (int step = 0; step < 4; ++step) {
+    text.Op(product, 1'000);
+    text.Op(product, 60'000);
+    text.Op("aten::sort", 19'000);
+    text.EndStep();
+  }
+  const Report report = text.Analyzed();
+  const Finding* finding = Find(report, kRule);
+  ASSERT_NE(finding, nullptr);
+  EXPECT_EQ(finding->confidence, Confidence::kHint);
+  EXPECT_EQ(finding->severity, FindingSeverity::kLow);
+  EXPECT_NE(finding->fix_python.find("get_num_threads"), std::string::npos);
+}
+
 TEST(HalfProductsTest, IgnoresFastProductsAndOtherTypes) {
   EXPECT_TRUE(IsClean(Of("c10::Half", 40'000), kRule));
   EXPECT_TRUE(IsClean(Of("float", 60'000), kRule));
