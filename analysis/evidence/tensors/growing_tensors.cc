@@ -6,7 +6,6 @@
 #include <utility>
 
 #include "evidence/kernel_evidence.h"
-#include "evidence/program/op_loops.h"
 #include "evidence/program/op_shapes.h"
 #include "ops/op_arguments.h"
 
@@ -123,12 +122,11 @@ GrowingTensors::GrowingTensors(const AnalysisContext& context)
 }
 
 void GrowingTensors::AddThose(std::span<const RowId> rows, size_t step,
+                              int64_t least_calls,
                               std::vector<Growth>& found) const {
   for (const Chain& chain : ChainsOf(m_.trace, rows)) {
-    // The sizes of a few calls may grow by chance, but not those of all
-    // layers.
     const auto calls = static_cast<int64_t>(chain.ops.size());
-    if (chain.iterations < kLeastGrowing || calls < kLeastPasses) continue;
+    if (chain.iterations < kLeastGrowing || calls < least_calls) continue;
     Growth one{.step = step,
                .span = {m_.trace.ops()[chain.ops.front()].begin_ns,
                         m_.trace.ops()[chain.ops.back()].end_ns},

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <span>
 #include <vector>
 
@@ -17,8 +18,9 @@ class GrowingTensors {
   explicit GrowingTensors(const AnalysisContext& context);
 
   // Appends those among `rows` to `found`, with `step` as their step. `rows`
-  // are forward ops of the training thread in time order.
-  void AddThose(std::span<const RowId> rows, size_t step,
+  // are forward ops of the training thread in time order. At least
+  // `least_calls` calls must make tensors of the same sizes longer.
+  void AddThose(std::span<const RowId> rows, size_t step, int64_t least_calls,
                 std::vector<Growth>& found) const;
 
  private:

@@ -15,6 +15,7 @@
 #include "context/noise.h"
 #include "context/rule.h"
 #include "evidence/call_site.h"
+#include "evidence/program/op_loops.h"
 #include "evidence/program/op_shapes.h"
 #include "evidence/program/shortened_ops.h"
 #include "evidence/tensors/growing_products.h"
@@ -22,6 +23,7 @@
 #include "ops/intervals.h"
 #include "steps/forward_steps.h"
 #include "steps/steady_steps.h"
+#include "steps/step_window.h"
 #include "words/quantities.h"
 
 namespace stepscope {
@@ -35,11 +37,14 @@ class Finder {
     const std::vector<Span> updates = Merge(m_.parts.optimizer.spans);
     for (RowId row : m_.tree.of_thread(m_.steps.thread)) {
       const Op& op = m_.trace.ops()[row];
-      const size_t step = SteadyStepAt(m_.steps, op.begin_ns);
-      if (step == m_.steps.windows.size() || m_.tree.in_backward(row) ||
-          Covers(updates, op.begin_ns)) {
+      const size_t step = WindowAt(m_.steps, &StepWindow::host, op.begin_ns);
+      if (step == m_.steps.windows.size() ||
+          m_.steps.windows[step].kind == StepKind::kWarmUp ||
+          m_.tree.in_backward(row) || Covers(updates, op.begin_ns)) {
         continue;
       }
+      every_row_.push_back(row);
+      if (!std::ranges::binary_search(m_.steps.steady, step)) continue;
       if (steps_.empty() || steps_.back().step != step) {
         steps_.push_back({.step = step, .first = rows_.size()});
       }
@@ -77,22 +82,30 @@ class Finder {
   std::vector<Growth> Copies() const {
     std::vector<Growth> found;
     for (const StepRows& one : steps_) {
-      tensors_.AddThose(RowsOf(one), one.step, found);
+      // The sizes of a few calls may grow by chance, but not those of all
+      // layers.
+      tensors_.AddThose(RowsOf(one), one.step, kLeastPasses, found);
     }
     return found;
   }
 
-  // As ProductsOverSteps(), for such tensors.
+  // As ProductsOverSteps(), for such tensors. Copies of large tensors may be
+  // what makes steps slow, so the time is per step of all but warm-up.
   std::vector<Growth> CopiesOverSteps() const {
     std::vector<Growth> found;
     if (!m_.parts.optimizer.spans.empty() || steps_.empty()) return found;
-    tensors_.AddThose(rows_, steps_.front().step, found);
+    tensors_.AddThose(every_row_, steps_.front().step, 0, found);
     std::erase_if(found, [&](const Growth& one) {
-      return !AreMostSteps(m_.steps, one.iterations);
+      const size_t lasts =
+          WindowAt(m_.steps, &StepWindow::host, one.span.end_ns - 1) -
+          WindowAt(m_.steps, &StepWindow::host, one.span.begin_ns) + 1;
+      return !AreMostSteps(m_.steps, std::min(one.iterations, lasts));
     });
-    for (Growth& one : found) {
-      one.ns /= static_cast<double>(m_.steps.steady.size());
-    }
+    const auto steps = static_cast<double>(
+        std::ranges::count_if(m_.steps.windows, [](const StepWindow& window) {
+          return window.kind != StepKind::kWarmUp;
+        }));
+    for (Growth& one : found) one.ns /= steps;
     return found;
   }
 
@@ -107,8 +120,9 @@ class Finder {
 
   const AnalysisContext& m_;
   const GrowingTensors tensors_;
-  std::vector<RowId> rows_;      // forward ops of all steady steps
-  std::vector<StepRows> steps_;  // in time order
+  std::vector<RowId> rows_;       // forward ops of all steady steps
+  std::vector<RowId> every_row_;  // those of slow steps, too
+  std::vector<StepRows> steps_;   // in time order
 };
 
 // Returns the time per step; -1 if too few steps have it. Sets `longest` to the
@@ -212,7 +226,10 @@ void AddCopies(const AnalysisContext& m, const std::vector<Growth>& found,
       "loop; where each iteration reads all of it, allocate the full length "
       "before and write with narrow().copy_()";
   finding.wrong_if = "the final length is not known and the tensors are small";
-  verdict.found.push_back({.finding = std::move(finding), .bound_ns = ns});
+  verdict.found.push_back(
+      {.finding = std::move(finding),
+       .bound_ns = ns,
+       .baseline_ms = over_steps ? m.gain_step_ms(m.stats.all_mean_ms) : 0});
 }
 
 Verdict CheckGrowingPrefix(const AnalysisContext& m) {

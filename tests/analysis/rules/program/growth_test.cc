@@ -298,6 +298,30 @@ TEST(GrowingPrefixTest, KnowsACacheThatIsCopiedForEachToken) {
   EXPECT_TRUE(IsClean(Generating(4, 1), kRule));
 }
 
+// All results so far are copied after each batch. Two of the copies need new
+// memory and make their steps slow, and the chain goes through these steps.
+TEST(GrowingPrefixTest, FollowsCopiesThroughSlowSteps) {
+  CpuText text;
+  for (int step = 0; step < 12; ++step) {
+    const bool slow = step == 5 || step == 8;
+    const std::string rows = std::to_string(1000 * (step + 1));
+    text.Op("inputs=(float[1000,64],float[64,64]) aten::mm", 5'000);
+    text.Op("inputs=(TensorList(float[" + rows +
+                ",64],float[1000,64]),Scalar=\"0\") aten::cat",
+            slow ? 30'000 : 2'000);
+    text.Op("inputs=(float[1000,64]) aten::relu", 100);
+    text.EndStep();
+  }
+  const Report report = text.Analyzed();
+  const Finding* finding = Find(report, "growing-prefix");
+  ASSERT_NE(finding, nullptr);
+  // Of 80 ms in all, the longest copy remains.
+  EXPECT_NEAR(finding->gain.expected_ms, 50.0 / 12, 0.3);
+  EXPECT_NEAR(finding->baseline_ms, 7.1 + 56.0 / 12, 0.1);
+  EXPECT_NE(finding->evidence.find("12 times in a row"), std::string::npos)
+      << finding->evidence;
+}
+
 TEST(GrowingPrefixTest, StaysSilentOnFewOrEqualCopies) {
   EXPECT_TRUE(IsClean(Of(Joined{.grows = false}), kRule));
   EXPECT_TRUE(IsClean(Of(Joined{.times = 15}), kRule));
