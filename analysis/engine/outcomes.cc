@@ -135,10 +135,8 @@ double LeastOfBound(const KnownBounds& known,
                     std::span<const KnownBounds> all) {
   std::vector<double> relative;
   for (const KnownBounds& one : all) {
-    if (one.shares.size() < kLeastPairs) continue;
-    for (double share : one.shares) {
-      relative.push_back(share / Median(one.shares));
-    }
+    const double median = Median(one.shares);
+    for (double share : one.shares) relative.push_back(share / median);
   }
   const auto least =
       relative.begin() + static_cast<std::ptrdiff_t>(
@@ -152,7 +150,6 @@ Outcomes OutcomesOfBound(std::string_view rule) {
       std::ranges::find(BoundsOfRules(), rule, &KnownBounds::rule);
   if (known == BoundsOfRules().end()) return {};
   return {.low = LeastOfBound(*known, BoundsOfRules()),
-          .high = 1,
           .pairs = known->shares.size()};
 }
 

@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "evidence/program/op_shapes.h"
 #include "ops/by_name.h"
 #include "ops/contains.h"
 #include "ops/op_arguments.h"
@@ -47,28 +48,14 @@ bool IsSimple(std::string_view op) {
            "aten::where", "aten::masked_fill_"});
 }
 
-// Returns the number of elements of the result of a simple op, whose arguments
-// are expanded to one size.
-double ExpandedElements(const Trace& trace, RowId op) {
-  Dims sizes;  // the innermost dimension first
-  for (size_t i = 0; i < kTensors; ++i) {
-    const TensorShape tensor = TensorArgument(trace, op, i);
-    const size_t rank = tensor.dims.size();
-    sizes.resize(std::max(sizes.size(), rank), 1);
-    for (size_t d = 0; d < rank; ++d) {
-      sizes[d] = std::max(sizes[d], tensor.dims[rank - 1 - d]);
-    }
-  }
-  return static_cast<double>(ElementsIn(sizes));
-}
-
 // Returns the time in ns that one core needs for `op` at most; 0 if that is not
 // known.
 double OneCoreNs(const Trace& trace, RowId op, bool is_simple) {
   const OpCost cost = CostOf(trace, op);
   if (cost.elements <= 0 && cost.flops <= 0) return 0;
   if (is_simple && cost.elements > 0) {
-    const double elements = ExpandedElements(trace, op);
+    const auto elements =
+        static_cast<double>(ElementsIn(BroadcastAll(trace, op)));
     if (elements < kParallelElements) return 0;
     const double bytes = cost.bytes * elements / cost.elements;
     return kCallNs + bytes / kLeastBytesPerNs;
@@ -139,9 +126,10 @@ double SlowedNs(const AnalysisContext& m) {
 StalledOps FindStalledOps(const AnalysisContext& m) {
   StalledOps found;
   ByName is_simple(m.trace, &IsSimple);
+  // Ops of one kind have equal arguments, so one core needs equally long.
   struct Kind {
     RowId op = kNone;
-    double lost_ns = 0, ns = 0, calls = 0;
+    double needed_ns = 0, lost_ns = 0, ns = 0, calls = 0;
   };
   std::map<std::pair<NameId, RowId>, Kind> kinds;
   for (const auto& timeline : m.timelines) {
@@ -149,19 +137,22 @@ StalledOps FindStalledOps(const AnalysisContext& m) {
       if (segment.cause != Cause::kCompute || segment.op == kNone) continue;
       const Op& op = m.trace.ops()[segment.op];
       if (op.inputs == kNone) continue;
-      const double needed = OneCoreNs(m.trace, segment.op, is_simple(op.name));
+      const auto [at, is_new] = kinds.try_emplace({op.name, op.inputs});
+      Kind& kind = at->second;
+      if (is_new) {
+        kind.op = segment.op;
+        kind.needed_ns = OneCoreNs(m.trace, segment.op, is_simple(op.name));
+      }
       const auto ns = static_cast<double>(segment.length());
-      if (needed <= 0 || ns <= needed) continue;
-      found.ns += ns - needed;
+      if (kind.needed_ns <= 0 || ns <= kind.needed_ns) continue;
+      found.ns += ns - kind.needed_ns;
       found.whole_ns += ns;
-      Kind& kind = kinds[{op.name, op.inputs}];
-      kind.op = segment.op;
-      kind.lost_ns += ns - needed;
+      kind.lost_ns += ns - kind.needed_ns;
       kind.ns += ns;
       ++kind.calls;
     }
   }
-  if (kinds.empty()) return found;
+  if (found.ns <= 0) return found;
   const auto steps = static_cast<double>(m.timelines.size());
   found.ns /= steps;
   found.whole_ns /= steps;

@@ -60,17 +60,6 @@ Dims Broadcast(Dims made, std::span<const int64_t> other) {
   return made;
 }
 
-// Broadcasts the sizes of all tensors of an elementwise op.
-Dims BroadcastAll(const Trace& trace, RowId op) {
-  Dims made = DimsOf(trace, op, 0);
-  // where, lerp and addcmul take three tensors. Numbers have no sizes, so they
-  // change nothing.
-  for (size_t i = 1; i < 3; ++i) {
-    made = Broadcast(std::move(made), DimsOf(trace, op, i));
-  }
-  return made;
-}
-
 std::optional<Dims> ProductDims(const Trace& trace, RowId op,
                                 std::string_view name) {
   const size_t first = LeftFactor(name);
@@ -355,6 +344,16 @@ size_t WeightArgument(const Trace& trace, RowId op) {
   const bool multiplies =
       IsAnyOf(name, {"linear", "addmm", "mm", "matmul"}) && weight.size() == 2;
   return !input.empty() && (convolves || multiplies) ? at : 0;
+}
+
+Dims BroadcastAll(const Trace& trace, RowId op) {
+  Dims made = DimsOf(trace, op, 0);
+  // where, lerp and addcmul take three tensors. Numbers have no sizes, so they
+  // change nothing.
+  for (size_t i = 1; i < 3; ++i) {
+    made = Broadcast(std::move(made), DimsOf(trace, op, i));
+  }
+  return made;
 }
 
 std::optional<Dims> ResultDims(const Trace& trace, RowId op) {

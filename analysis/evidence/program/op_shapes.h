@@ -91,6 +91,9 @@ size_t LeftFactor(std::string_view plain_name);
 // Returns 0 for other ops, and if the sizes do not fit.
 size_t WeightArgument(const Trace& trace, RowId op);
 
+// Broadcasts the sizes of all tensors of an elementwise op.
+Dims BroadcastAll(const Trace& trace, RowId op);
+
 // Returns the sizes of the result; nullopt for ops that are unknown here, and
 // if the arguments do not determine them (aten::index).
 std::optional<Dims> ResultDims(const Trace& trace, RowId op);
