@@ -153,9 +153,9 @@ Alternative FasterLinks(const AnalysisContext& m, const Edit& overlapping) {
     }
     faster.edit.scales.push_back({KernelOf(one), std::min(1.0, ns / now)});
   }
-  faster.wording.evidence = std::string(kFillTheStep) +
-                            " The predicted gain is that of links with " +
-                            Number(kSlowLinkRate * 1e-9) + " GB/s.";
+  faster.wording.evidence = kFillTheStep;
+  faster.wording.evidence += " The predicted gain is that of links with " +
+                             Number(kSlowLinkRate * 1e-9) + " GB/s.";
   faster.wording.assumption =
       "transfers reach " + Number(kSlowLinkRate * 1e-9) +
       " GB/s over the bus, no rank is late, and only the optimizer waits";
