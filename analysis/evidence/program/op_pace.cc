@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "evidence/program/op_shapes.h"
+#include "device/kernel_uses.h"
 #include "ops/by_name.h"
 #include "ops/contains.h"
 #include "ops/op_arguments.h"
@@ -32,8 +32,6 @@ constexpr double kLeastFlopsPerNs = 2;
 constexpr double kParallelElements = 32768;
 // Products of smaller matrices mostly cost calls. Our own choice.
 constexpr double kLargeFlops = 1e6;
-// Simple ops have at most so many tensors: condition, and two to choose from.
-constexpr size_t kTensors = 3;
 // The most that calling an op takes besides its work.
 constexpr double kCallNs = 50'000;
 
@@ -69,17 +67,6 @@ double OneCoreNs(const Trace& trace, RowId op, bool is_simple) {
   }
   return kCallNs + cost.flops / kLeastFlopsPerNs +
          std::max(cost.bytes, 0.0) / kLeastBytesPerNs;
-}
-
-// "aten::mul of [96, 8000]", with the largest argument.
-std::string WithLargest(const Trace& trace, RowId op) {
-  TensorShape largest;
-  for (size_t i = 0; i < kTensors; ++i) {
-    const TensorShape one = TensorArgument(trace, op, i);
-    if (ElementsOf(one) > ElementsOf(largest)) largest = one;
-  }
-  return std::string(trace.name(trace.ops()[op].name)) + " of " +
-         InBrackets(largest.dims);
 }
 
 }  // namespace
@@ -159,7 +146,7 @@ StalledOps FindStalledOps(const AnalysisContext& m) {
   const Kind& most = std::ranges::max_element(kinds, {}, [](const auto& one) {
                        return one.second.lost_ns;
                      })->second;
-  found.longest = WithLargest(m.trace, most.op);
+  found.longest = OpWithShapes(m.trace, most.op);
   found.longest_ns = most.ns / most.calls;
   return found;
 }

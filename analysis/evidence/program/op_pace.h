@@ -23,7 +23,7 @@ double SlowedNs(const AnalysisContext& context);
 struct StalledOps {
   double ns = 0;          // beyond what one core needs, per steady step
   double whole_ns = 0;    // the time of the same ops, per steady step
-  std::string longest;    // "aten::mul of [96, 8000]", the op that loses most
+  std::string longest;    // "aten::mul [96, 8000]", the op that loses most
   double longest_ns = 0;  // its mean time
 };
 // Finds them on a CPU-only run recorded with shapes; nothing on other runs.

@@ -146,7 +146,7 @@ TEST(ContendedCoresTest, SeesOpsThatOneCoreWouldDoFaster) {
   EXPECT_EQ(finding->confidence, Confidence::kStrong);
   EXPECT_EQ(finding->severity, FindingSeverity::kCritical);
   EXPECT_NEAR(finding->gain.expected_ms, 80 - 16.05, 0.01);
-  EXPECT_NE(finding->evidence.find("aten::mul of [1000, 1000] takes 80.0 ms"),
+  EXPECT_NE(finding->evidence.find("aten::mul [1000, 1000] takes 80.0 ms"),
             std::string::npos)
       << finding->evidence;
   EXPECT_NE(finding->fix_python.find("set_num_threads"), std::string::npos);
