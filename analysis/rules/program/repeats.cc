@@ -175,12 +175,13 @@ class Repeats {
   std::optional<Repeat> Read(std::span<const Outer> ops, size_t first,
                              size_t end) const {
     std::vector<Token> made;
-    size_t begin = end, last = first;
+    size_t begin = end, last = first, passes = 0;
     bool reads = false, chooses = false;
     for (size_t i = first; i < end; ++i) {
       if (!ops[i].products.empty()) {
         begin = std::min(begin, i);
         last = i;
+        passes += reads;
         reads = chooses = false;
         made.insert(made.end(), ops[i].products.begin(), ops[i].products.end());
       }
@@ -190,7 +191,15 @@ class Repeats {
     }
     // If no values are read, something else may need the result, such as the
     // loss.
-    if (made.size() < kLeastProducts || !reads) return {};
+    if (!reads) return {};
+    ++passes;
+    // A pass for each of several metrics: equal passes, each of which is read.
+    if (IsPeriodic(made, passes)) {
+      made.resize(made.size() / passes);
+    } else {
+      passes = 1;
+    }
+    if (made.size() < kLeastProducts) return {};
     std::vector<Token> trained;
     std::vector<size_t> from;
     for (size_t i = 0; i < first; ++i) {
@@ -209,7 +218,7 @@ class Repeats {
     Repeat repeat{.first = {ops[from[index]].span.begin_ns,
                             ops[from[index + made.size() - 1]].span.end_ns},
                   .again = {ops[begin].span.begin_ns, ops[last].span.end_ns},
-                  .count = 2,
+                  .count = 1 + passes,
                   .products = made.size()};
     // Ops at both ends may also be part of the forward pass.
     const Span around{ops[first].span.begin_ns, ops[end - 1].span.end_ns};
@@ -218,6 +227,14 @@ class Repeats {
                    return Covers({&around, 1}, OpAt(row).begin_ns);
                  }));
     return repeat;
+  }
+
+  // True if `made` is the same series `count` times.
+  static bool IsPeriodic(std::span<const Token> made, size_t count) {
+    const size_t period = made.size() / count;
+    return made.size() % count == 0 &&
+           std::ranges::equal(made.first(made.size() - period),
+                              made.subspan(period));
   }
 
   // True for predicted == label, if both are class numbers.
@@ -421,18 +438,23 @@ void AddOnlyRead(const AnalysisContext& m, const std::vector<Repeat>& found,
              span.end_ns <= one.again.begin_ns;
     });
   });
+  const auto more = static_cast<int64_t>(found.front().count) - 1;
   finding->confidence = updated ? Confidence::kHint : Confidence::kStrong;
   finding->evidence =
       "Behind the forward pass that is trained with, one with the same " +
       Count(static_cast<int64_t>(found.front().products), "product") +
-      " of the same sizes runs for a metric only: " +
-      Milliseconds(bound_ns * 1e-6) + " per step, with the metric. No " +
-      "backward pass visits it.";
+      " of the same sizes runs " +
+      (more == 1 ? "for a metric only: "
+                 : Count(more, "time") + ", for a metric each time: ") +
+      Milliseconds(bound_ns * 1e-6) + " per step, with the " +
+      (more == 1 ? "metric. No backward pass visits it."
+                 : "metrics. No backward pass visits them.");
   if (updated) finding->evidence += " The weights are updated in between.";
   finding->assumption =
-      "at best: the second forward pass and the metric disappear";
+      more == 1 ? "at best: the second forward pass and the metric disappear"
+                : "at best: only the first forward pass remains, and no metric";
   finding->fix_python =
-      "compute the metric from the output that the loss was computed from: "
+      "compute all metrics from the output that the loss was computed from: "
       "output.detach(), and every N steps";
   finding->fix_cpp = finding->fix_python;
   finding->wrong_if =

@@ -119,6 +119,7 @@ struct Metric {
   bool loads = false;          // loads another batch before it
   bool before_update = false;
   bool again = true;
+  int metrics = 1;  // each from a pass of its own
 };
 
 Report Of(const Metric& how) {
@@ -149,7 +150,7 @@ Report Of(const Metric& how) {
     network.Node(next + 2, 0);
     for (int k : {1, 0}) network.Node(next + k, 2);
     network.Update();
-    if (!how.before_update) evaluate();
+    for (int i = 0; i < how.metrics && !how.before_update; ++i) evaluate();
     network.text.EndStep();
   }
   return network.text.Analyzed();
@@ -166,6 +167,20 @@ TEST(RepeatedForwardTest, AdvisesToReuseTheOutputForMetrics) {
               before ? Confidence::kStrong : Confidence::kHint);
     EXPECT_NE(finding->fix_python.find("output.detach()"), std::string::npos);
   }
+}
+
+TEST(RepeatedForwardTest, SeesAPassForEachOfSeveralMetrics) {
+  const Report report = Of(Metric{.metrics = 3});
+  const Finding* finding = Find(report, kRule);
+  ASSERT_NE(finding, nullptr);
+  EXPECT_NEAR(finding->gain.expected_ms, 3 * (0.66 + 0.03), 0.02);
+  EXPECT_NE(finding->evidence.find("2 products of the same sizes runs 3 times, "
+                                   "for a metric each time"),
+            std::string::npos)
+      << finding->evidence;
+  // Nobody reads what the passes in front of the last one compute.
+  EXPECT_TRUE(IsClean(
+      Of(Metric{.reads = false, .compares = "float", .metrics = 3}), kRule));
 }
 
 TEST(RepeatedForwardTest, SeesAMetricThatStaysATensor) {
