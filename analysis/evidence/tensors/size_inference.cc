@@ -91,22 +91,30 @@ std::optional<Dims> SizeInference::MadeFromNumbers() const {
 }
 
 bool SizeInference::IsPointwise() const {
-  return IsAnyOf(name_,
-                 {"add",         "sub",          "rsub",        "mul",
-                  "div",         "pow",          "exp",         "log",
-                  "sin",         "cos",          "tan",         "tanh",
-                  "sqrt",        "rsqrt",        "neg",         "abs",
-                  "square",      "reciprocal",   "sigmoid",     "floor",
-                  "round",       "clamp",        "clamp_min",   "clamp_max",
-                  "eq",          "ne",           "lt",          "le",
-                  "gt",          "ge",           "logical_not", "logical_and",
-                  "logical_or",  "bitwise_not",  "maximum",     "minimum",
-                  "remainder",   "fmod",         "where",       "atan2",
-                  "masked_fill", "floor_divide", "ceil",        "trunc",
-                  "sign",        "log2",         "log10",       "log1p",
-                  "expm1",       "erf",          "acos",        "asin",
-                  "atan",        "sinh",         "cosh",        "sinc",
-                  "i0"});
+  // Functions of torch.special, except for those that PyTorch sums up along a
+  // dimension.
+  if (name_.starts_with("special_")) {
+    return !IsAnyOf(
+        name_, {"special_softmax", "special_log_softmax", "special_logsumexp"});
+  }
+  return IsAnyOf(
+      name_,
+      {"add",         "sub",          "rsub",       "mul",         "div",
+       "pow",         "exp",          "log",        "sin",         "cos",
+       "tan",         "tanh",         "sqrt",       "rsqrt",       "neg",
+       "abs",         "square",       "reciprocal", "sigmoid",     "floor",
+       "round",       "clamp",        "clamp_min",  "clamp_max",   "eq",
+       "ne",          "lt",           "le",         "gt",          "ge",
+       "logical_not", "logical_and",  "logical_or", "bitwise_not", "maximum",
+       "minimum",     "remainder",    "fmod",       "where",       "atan2",
+       "masked_fill", "floor_divide", "ceil",       "trunc",       "sign",
+       "log2",        "log10",        "log1p",      "expm1",       "erf",
+       "acos",        "asin",         "atan",       "sinh",        "cosh",
+       "sinc",        "i0",           "exp2",       "erfc",        "erfinv",
+       "lgamma",      "digamma",      "asinh",      "acosh",       "atanh",
+       "frac",        "hypot",        "xlogy",      "logit",       "deg2rad",
+       "rad2deg",     "relu",         "addcmul",    "addcdiv",     "lerp",
+       "logaddexp"});
 }
 
 int64_t SizeInference::results() const {

@@ -73,6 +73,18 @@ TEST(ConstantRebuiltTest, CountsOnlyConstantsOfFixedSize) {
   EXPECT_TRUE(IsClean(Of({.trains = true}), kRule));
 }
 
+TEST(ConstantRebuiltTest, KnowsFunctionsOfSingleElements) {
+  const auto of = [](const std::string& next) {
+    return Of({.begins = "aten::linspace",
+               .from = "(=\"0\",=\"1\",=\"65536\")",
+               .takes = "float[65536]",
+               .next = next});
+  };
+  EXPECT_FALSE(IsClean(of("aten::special_i0"), kRule));
+  EXPECT_FALSE(IsClean(of("aten::lgamma"), kRule));
+  EXPECT_TRUE(IsClean(of("aten::special_logsumexp"), kRule));
+}
+
 TEST(ConstantRebuiltTest, IgnoresTensorsThatAreOnlyFilled) {
   EXPECT_TRUE(IsClean(Of({.computes = false}), kRule));
 }
