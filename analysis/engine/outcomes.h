@@ -25,12 +25,16 @@ struct Outcomes {
 // outcome. Both gains may be losses. REQUIRES: predicted < step.
 double GainFor(double outcome, double predicted, double step);
 
-// Returns the outcomes of all kinds of change that `edit` makes, taken
-// together: the widest interval, and the smallest number of pairs.
+// Returns the outcomes of all changes that `edit` makes, taken together: the
+// widest interval, and the smallest number of pairs.
 Outcomes OutcomesOf(const Edit& edit);
 
-// The outcomes of all known pairs, one list per kind of change.
-std::span<const std::vector<double>> KnownPairs();
+// The outcomes of the known pairs of one change.
+struct KnownChange {
+  std::string_view change;  // HostCut::change, or what another edit changes
+  std::vector<double> outcomes;
+};
+std::span<const KnownChange> KnownChanges();
 
 // Measured gain / upper bound, for the pairs of runs of one rule on CPUs.
 struct KnownBounds {
@@ -50,11 +54,15 @@ double LeastOfBound(const KnownBounds& known, std::span<const KnownBounds> all);
 // for a rule with fewer than three pairs.
 Outcomes OutcomesOfBound(std::string_view rule);
 
-// Returns the prediction interval for one further pair of `kinds[which]`. The
-// logarithms of the outcomes are taken to be normally distributed around the
-// mean of their kind, with the same standard deviation for all kinds. So the
-// interval of a kind is not narrow only because its few known pairs happen to
-// be close to each other. REQUIRES: `kinds[which]` has at least two pairs.
-Outcomes PredictPair(std::span<const std::vector<double>> kinds, size_t which);
+// Returns the prediction interval for one further pair of `change`; nothing if
+// fewer than two are known. A change of ops with fewer than three counts as any
+// change of ops. The logarithms of the outcomes are taken to be
+// normally distributed around the mean of their change. Their variance is
+// between that of the change's own pairs and that of all changes (moderated t:
+// Smyth, "Linear models and empirical Bayes methods", 2004), so the interval of
+// a change is not narrow only because its few known pairs happen to be close to
+// each other.
+Outcomes PredictPair(std::span<const KnownChange> known,
+                     std::string_view change);
 
 }  // namespace stepscope

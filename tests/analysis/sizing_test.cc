@@ -155,6 +155,19 @@ TEST_F(SizingTest, ABoundThatIsAssumedDoesNotEndTheRange) {
   EXPECT_DOUBLE_EQ(Size(context_, found_)->finding.gain.high_ms, free.high_ms);
 }
 
+// Removing ops saves more than they took in some of the known pairs.
+TEST_F(SizingTest, ABoundDoesNotEndTheRangeOfReplacedOps) {
+  const Op& op = run_.trace.ops().front();
+  const HostCut cut{.thread = op.thread,
+                    .span = {op.begin_ns, op.end_ns},
+                    .change = "fused attention"};
+  found_.alternatives = {{Edit{.cuts = {cut}}}};
+  const Gain free = Size(context_, found_)->finding.gain;
+  ASSERT_GT(free.high_ms, free.expected_ms);
+  found_.bound_ns = free.expected_ms * 1e6;
+  EXPECT_DOUBLE_EQ(Size(context_, found_)->finding.gain.high_ms, free.high_ms);
+}
+
 TEST_F(SizingTest, TakesTheRangeFromOutcomes) {
   const Gain threads = PredictGain(context_, {.threads = 8});
   EXPECT_GE(threads.pairs, 3);
@@ -191,14 +204,17 @@ TEST_F(SizingTest, TakesTheRangeFromOutcomes) {
 
 // Leaves each pair out in turn and predicts it from all others.
 TEST(OutcomesTest, TheIntervalOfTheOthersHoldsNinetyPerCent) {
-  const std::span<const std::vector<double>> known = KnownPairs();
+  const std::span<const KnownChange> known = KnownChanges();
   double inside = 0, all = 0;
-  for (size_t kind = 0; kind < known.size(); ++kind) {
-    for (size_t i = 0; i < known[kind].size(); ++i) {
-      std::vector<std::vector<double>> others(known.begin(), known.end());
-      others[kind].erase(others[kind].begin() + static_cast<std::ptrdiff_t>(i));
-      const Outcomes one = PredictPair(others, kind);
-      inside += one.low <= known[kind][i] && known[kind][i] <= one.high;
+  for (size_t at = 0; at < known.size(); ++at) {
+    for (size_t i = 0; i < known[at].outcomes.size(); ++i) {
+      std::vector<KnownChange> others(known.begin(), known.end());
+      std::vector<double>& pairs = others[at].outcomes;
+      const double outcome = pairs[i];
+      pairs.erase(pairs.begin() + static_cast<std::ptrdiff_t>(i));
+      const Outcomes one = PredictPair(others, known[at].change);
+      EXPECT_GE(one.pairs, 2u);
+      inside += one.low <= outcome && outcome <= one.high;
       ++all;
     }
   }
@@ -245,16 +261,32 @@ TEST(OutcomesTest, AnOutcomeIsAPowerOfTheStepRatio) {
   EXPECT_NEAR(GainFor(2, -1, 10), 10 * (1 - 1.21), 1e-9);
 }
 
-// Two kinds of two pairs; the outcomes of each kind differ by a factor of 4.
-// The standard deviation of the logarithms is ln 4 / sqrt 2, with two degrees
-// of freedom.
+// Two changes of three pairs each, with variances of (ln 2)^2 and (ln 3)^2, and
+// so of their mean for all. Four pairs' worth of that join the two degrees of
+// freedom of either.
 TEST(OutcomesTest, FewPairsHaveAWideInterval) {
-  const std::vector<std::vector<double>> kinds = {{0.5, 2}, {1, 4}};
-  const Outcomes first = PredictPair(kinds, 0);
-  const double half = 2.920 * std::log(4.0) / std::sqrt(2.0) * std::sqrt(1.5);
-  EXPECT_NEAR(first.high, std::exp(half), 1e-6);
-  EXPECT_NEAR(first.low, std::exp(-half), 1e-6);
-  EXPECT_NEAR(PredictPair(kinds, 1).high, 2 * std::exp(half), 1e-6);
+  const std::vector<KnownChange> known = {{"a", {0.5, 1, 2}},
+                                          {"b", {2.0 / 3, 2, 6}}};
+  const auto half = [](double own) {
+    const double two = std::pow(std::log(2.0), 2);
+    const double three = std::pow(std::log(3.0), 2);
+    const double variance = (4 * (two + three) / 2 + 2 * own) / 6;
+    return 1.943 * std::sqrt(variance * (1 + 1.0 / 3));
+  };
+  const double narrow = half(std::pow(std::log(2.0), 2));
+  const double wide = half(std::pow(std::log(3.0), 2));
+  EXPECT_NEAR(PredictPair(known, "a").high, std::exp(narrow), 1e-6);
+  EXPECT_NEAR(PredictPair(known, "a").low, std::exp(-narrow), 1e-6);
+  EXPECT_NEAR(PredictPair(known, "b").high, 2 * std::exp(wide), 1e-6);
+}
+
+TEST(OutcomesTest, AnUnknownChangeOfOpsIsLikeAnyOther) {
+  const std::vector<KnownChange> known = {
+      {"a", {0.5, 1}}, {"b", {2, 4}}, {"workers", {9, 9, 9}}};
+  EXPECT_EQ(PredictPair(known, "another").pairs, 4u);
+  EXPECT_EQ(PredictPair(known, "a").pairs, 4u);
+  EXPECT_EQ(PredictPair(known, "workers").pairs, 3u);
+  EXPECT_EQ(PredictPair(known, "batch").pairs, 0u);
 }
 
 TEST(StudentTest, AgreesWithTablesAndTheNormalDistribution) {
