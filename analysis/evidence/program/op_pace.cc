@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "device/kernel_uses.h"
+#include "evidence/program/op_shapes.h"
 #include "ops/by_name.h"
 #include "ops/contains.h"
 #include "ops/op_arguments.h"

@@ -20,7 +20,7 @@ import unseen_generative, unseen_language, unseen_structured  # noqa: E401,F401
 import unseen_guides, unseen_repos, unseen_reviews  # noqa: E401,F401
 import unseen_notebooks, unseen_overlooked, unseen_teams, unseen_trial, unseen_incidents, unseen_ports  # noqa: E401,F401
 import unseen_forum, unseen_acceptance, unseen_labs, unseen_production, unseen_domains, unseen_trainers, unseen_papers, unseen_contests  # noqa: E401,F401
-import unseen_assistants, unseen_audits, unseen_jury, unseen_reviewers, unseen_starters, unseen_students  # noqa: E401,F401
+import unseen_assistants, unseen_audits, unseen_field, unseen_jury, unseen_reviewers, unseen_starters, unseen_students  # noqa: E401,F401
 import keep
 import table
 from harness import PROGRAMS, Running
