@@ -93,6 +93,10 @@ TEST(LayoutTransposeTest, OnACpuSeesCopiesBetweenTheFormats) {
   // the run.
   EXPECT_NEAR(finding->gain.expected_ms, 0.1, 0.02);
   EXPECT_NE(finding->fix_python.find("channels_last"), std::string::npos);
+  // The format may also cost time, however large the copies are.
+  const Report large = OnCpu(1'000, kLastOnCpu);
+  EXPECT_EQ(Find(large, "layout-transpose")->severity, FindingSeverity::kLow);
+  EXPECT_EQ(Find(large, "layout-transpose")->confidence, Confidence::kHint);
 }
 
 TEST(LayoutTransposeTest, OnACpuStaysSilentBelowThreePercentAndElsewhere) {
@@ -125,6 +129,7 @@ TEST(LayoutTransposeTest, OnACpuSeesTheConversionsOfInterpolation) {
   EXPECT_TRUE(finding->evidence.starts_with("Interpolation copies"))
       << finding->evidence;
   EXPECT_EQ(finding->where, "aten::upsample_nearest2d");
+  EXPECT_EQ(finding->confidence, Confidence::kStrong);
   EXPECT_TRUE(IsClean(upsampling(kLastOnCpu), "layout-transpose"));
 }
 
