@@ -232,7 +232,10 @@ class Finder {
     const size_t more = one.calls.size() - 1;
     std::vector<RowId> of_weight = gradients_->SumsAmong(first, last, weights);
     if (2 * of_weight.size() <= more) return false;
-    one.proven = gradients_->MakesInputGradient(one.calls.front());
+    // Not all calls have a backward pass: the program may drop a result.
+    one.proven = std::ranges::any_of(one.calls, [&](RowId call) {
+      return gradients_->MakesInputGradient(call);
+    });
     if (!one.proven) {
       one.sums = std::move(of_weight);
       return true;

@@ -21,6 +21,7 @@ struct How {
   std::string between = "(float[24,128]) aten::tanh";  // an op in each position
   std::string then = "";                               // an op after that
   bool read_twice = false;  // the result of `between` is read twice
+  bool dropped = false;     // one more call, whose result nothing reads
 };
 
 Report Of(const How& how) {
@@ -28,6 +29,10 @@ Report Of(const How& how) {
   int sequence = 0;
   for (int step = 0; step < 4; ++step) {
     if (how.own_inputs) text.Op("aten::unbind", "(float[24,12,24,256])", 5);
+    if (how.dropped) {
+      text.Op("aten::linear",
+              "(" + std::string(kInput) + "," + kWeight + ",float[128])", 1000);
+    }
     for (int i = 0; i < how.positions; ++i) {
       const int number = sequence + 4 * i;
       text.Op("aten::t", "(" + std::string(kWeight) + ")", 10, number);
@@ -79,6 +84,16 @@ TEST(InvariantsTest, FindsKeysThatAreProjectedForEachWord) {
   // Saves eleven calls and nodes, and for each of two gradients eleven sums of
   // 20 us. A sum inside a node counts once.
   EXPECT_NEAR(finding->gain.expected_ms, 11 * 2.0 + 11 * 0.04, 0.1);
+}
+
+TEST(InvariantsTest, SeesACallWhoseResultIsDropped) {
+  const Report report = Of({.both = true, .dropped = true});
+  const Finding* finding = Find(report, kRule);
+  ASSERT_NE(finding, nullptr);
+  EXPECT_EQ(finding->confidence, Confidence::kStrong);
+  EXPECT_NE(finding->evidence.find("aten::linear runs 13 times per step"),
+            std::string::npos)
+      << finding->evidence;
 }
 
 // The keys are as large as the memory, and the attention reads them before the
