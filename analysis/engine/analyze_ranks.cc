@@ -192,7 +192,7 @@ void Sort(Report& run) {
   const auto before = [](const Finding& a, const Finding& b) {
     const int group = RankGroup(a);
     if (group != RankGroup(b)) return group < RankGroup(b);
-    return group != 0 && RankWeight(a) > RankWeight(b);
+    return group != 0 && IsMoreUrgent(a, b);
   };
   std::ranges::stable_sort(run.findings, before);
   std::ranges::sort(run.clean);

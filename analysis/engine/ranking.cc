@@ -115,6 +115,14 @@ int TierOf(const SizedFinding& sized) {
   return sized.finding.confidence == Confidence::kHint ? 2 : 1;
 }
 
+// The likely gain in ms, weighted by confidence, so that a smaller certain gain
+// can come before a larger guessed one.
+double RankWeight(const Finding& finding) {
+  constexpr double kByConfidence[] = {0.4, 0.8, 1.0};
+  return LikelyMs(finding) *
+         kByConfidence[static_cast<size_t>(finding.confidence)];
+}
+
 // Moves general advice behind the specific change whose rest it gains, unless
 // the general advice gains much more.
 void PutBehindOwners(std::vector<SizedFinding>& found) {
@@ -180,12 +188,9 @@ void TellLeast(const AnalysisContext& context, Finding& finding) {
 
 }  // namespace
 
-// Weights gains by confidence, so that a smaller certain gain can come before a
-// larger guessed one.
-double RankWeight(const Finding& finding) {
-  constexpr double kByConfidence[] = {0.4, 0.8, 1.0};
-  return LikelyMs(finding) *
-         kByConfidence[static_cast<size_t>(finding.confidence)];
+bool IsMoreUrgent(const Finding& a, const Finding& b) {
+  if (a.severity != b.severity) return a.severity > b.severity;
+  return RankWeight(a) > RankWeight(b);
 }
 
 FindingSeverity SeverityOfShare(double share) {
@@ -214,14 +219,16 @@ bool IsAboutRecording(std::string_view rule) {
 }
 
 void SortByRank(std::vector<SizedFinding>& found) {
-  std::ranges::stable_sort(
-      found, [](const SizedFinding& a, const SizedFinding& b) {
-        const int group = RankGroup(a.finding);
-        if (group != RankGroup(b.finding)) return group < RankGroup(b.finding);
-        if (group == 0) return false;
-        if (TierOf(a) != TierOf(b)) return TierOf(a) < TierOf(b);
-        return RankWeight(a.finding) > RankWeight(b.finding);
-      });
+  std::ranges::stable_sort(found,
+                           [](const SizedFinding& a, const SizedFinding& b) {
+                             const int group = RankGroup(a.finding);
+                             if (group != RankGroup(b.finding))
+                               return group < RankGroup(b.finding);
+                             if (group == 0) return false;
+                             if (TierOf(a) != TierOf(b))
+                               return TierOf(a) < TierOf(b);
+                             return IsMoreUrgent(a.finding, b.finding);
+                           });
   PutBehindOwners(found);
 }
 

@@ -16,8 +16,9 @@ namespace stepscope {
 // True for the rules that ask whether the recording can be trusted.
 bool IsAboutRecording(std::string_view rule);
 
-// The sort key of findings: the likely gain in ms, weighted by confidence.
-double RankWeight(const Finding& finding);
+// True if finding `a` comes before `b`, both of one group: by severity, then by
+// the likely gain, weighted by confidence.
+bool IsMoreUrgent(const Finding& a, const Finding& b);
 
 // The severity of a gain of `share` of the step, 0 to 1.
 FindingSeverity SeverityOfShare(double share);
@@ -37,8 +38,8 @@ void SortByRank(std::vector<SizedFinding>& found);
 
 // Sets severities, removes gains if the recording is incomplete, and drops
 // findings whose time is counted under another finding, adding "id (by id)" to
-// `superseded`. Sorts: findings about the recording, then by gain, then those
-// without a gain, then notes.
+// `superseded`. Sorts: findings about the recording, then by severity and gain,
+// then those without a gain, then notes.
 void Rank(const AnalysisContext& context, std::vector<SizedFinding>& found,
           std::vector<std::string>& superseded);
 

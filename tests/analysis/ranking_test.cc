@@ -53,6 +53,14 @@ TEST(RankingTest, UnlessItIsMuchMore) {
   EXPECT_EQ(first(1.95), "launch-bound");
 }
 
+// A rule that limits its severity is not sure of its gain either.
+TEST(RankingTest, SeverityComesBeforeGain) {
+  SizedFinding limited = Gaining("small-micro-batches", 9, GainKind::kBound);
+  limited.at_most = FindingSeverity::kMedium;
+  EXPECT_EQ(Ranked({limited, Gaining("unread-gradients", 4)}),
+            Ids({"unread-gradients", "small-micro-batches"}));
+}
+
 // The change does not move ahead of findings that rank after ordinary ones.
 TEST(RankingTest, OnlyBehindAnOrdinaryChange) {
   SizedFinding question = Gaining("attention-by-hand", 4);
