@@ -12,9 +12,8 @@ namespace {
 
 class DeadEndFinder {
  public:
-  DeadEndFinder(const AnalysisContext& context, const std::set<Dims>& untrained,
-                const std::set<RowId>& read)
-      : m_(context), gradients_(context), untrained_(untrained), read_(read) {}
+  DeadEndFinder(const AnalysisContext& context, const StoredOf& stored)
+      : m_(context), gradients_(context), stored_(stored) {}
 
   std::vector<RowId> Find() const {
     std::vector<RowId> found;
@@ -36,8 +35,11 @@ class DeadEndFinder {
 
  private:
   bool IsUntrained(RowId layer) const {
-    return untrained_.contains(
-        DimsOf(m_.trace, layer, WeightArgument(m_.trace, layer)));
+    const size_t weight = WeightArgument(m_.trace, layer);
+    return stored_.untrained.contains(DimsOf(m_.trace, layer, weight)) ||
+           std::ranges::any_of(gradients_.NodesOf(layer), [&](RowId node) {
+             return stored_.unread.contains(node);
+           });
   }
 
   bool Begins(RowId op) const {
@@ -81,7 +83,7 @@ class DeadEndFinder {
   // True if no node of `op` keeps the gradient of a trained parameter.
   bool IsDead(RowId op) const {
     return std::ranges::none_of(gradients_.NodesOf(op), [&](RowId node) {
-      return read_.contains(node);
+      return stored_.read.contains(node);
     });
   }
 
@@ -115,16 +117,14 @@ class DeadEndFinder {
 
   const AnalysisContext& m_;
   const LayerGradients gradients_;
-  const std::set<Dims>& untrained_;
-  const std::set<RowId>& read_;
+  const StoredOf& stored_;
 };
 
 }  // namespace
 
 std::vector<RowId> FindDeadEnds(const AnalysisContext& m,
-                                const std::set<Dims>& untrained,
-                                const std::set<RowId>& read) {
-  return DeadEndFinder(m, untrained, read).Find();
+                                const StoredOf& stored) {
+  return DeadEndFinder(m, stored).Find();
 }
 
 }  // namespace stepscope

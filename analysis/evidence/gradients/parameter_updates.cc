@@ -71,6 +71,15 @@ bool AllShowUpdates(const std::vector<Span>& steps,
   });
 }
 
+// True if an op around `row` may update parameters. A fused update of
+// channels-last weights copies their gradients inside, for example.
+bool IsInsideUpdate(const AnalysisContext& m, RowId row) {
+  while ((row = m.trace.ops()[row].parent) != kNone) {
+    if (MayUpdateParameter(m, row)) return true;
+  }
+  return false;
+}
+
 // Tells the updates of two optimizers apart: by class, and by whether they
 // update lists in one op, lists in several ops, or single tensors.
 struct OptimizerKind {
@@ -152,8 +161,7 @@ ParameterUpdates FindParameterUpdates(const AnalysisContext& m) {
     }
     if (op.inputs == kNone) continue;
     const bool updates = MayUpdateParameter(m, row);
-    const bool inside_update =
-        op.parent != kNone && MayUpdateParameter(m, op.parent);
+    const bool inside_update = IsInsideUpdate(m, row);
     if (traits.zeroing && !in_backward) {
       for (const auto& [dims, count] : sizes_of.Of(op.inputs)) {
         found.zeroed.insert(dims);

@@ -338,20 +338,20 @@ void AddNodes(const AnalysisContext& m, const BackwardPass& pass,
 void AddDeadEnds(const AnalysisContext& m,
                  const std::vector<BackwardPass>& passes,
                  UnreadGradients& found) {
-  std::set<Dims> untrained, trained;
-  std::set<RowId> read;
+  StoredOf stored;
+  std::set<Dims> trained;
   for (const BackwardPass& pass : passes) {
     for (const PassNode& node : pass.nodes) {
       for (const StoredGradient& one : node.kept) {
         const bool dead = one.unread && !one.cleared;
-        (dead ? untrained : trained).insert(one.gradient.dims);
-        if (!dead) read.insert(node.row);
+        (dead ? stored.untrained : trained).insert(one.gradient.dims);
+        (dead ? stored.unread : stored.read).insert(node.row);
       }
     }
   }
-  for (const Dims& dims : trained) untrained.erase(dims);
-  if (untrained.empty()) return;
-  for (RowId node : FindDeadEnds(m, untrained, read)) {
+  if (stored.unread.empty()) return;
+  for (const Dims& dims : trained) stored.untrained.erase(dims);
+  for (RowId node : FindDeadEnds(m, stored)) {
     found.ops.push_back({node, 0});
     found.dead_ends = true;
   }

@@ -134,6 +134,7 @@ struct Distilling {
   std::string updated = kTrained;  // what the optimizer's first op updates
   std::string second = "";  // what another op updates in every second step
   std::string second_op = "aten::add_";
+  bool copies = false;      // the first op updates a list and copies gradients
   std::string reader = "";  // an op that reads the frozen gradients
   std::string hook = "";    // an op inside their AccumulateGrad
   std::string head = "";    // first lines of the recording
@@ -208,10 +209,16 @@ Report Distilled(const Distilling& o) {
     }
     if (!o.reader.empty()) text.Op(in(o.frozen) + o.reader, 10);
     text.Begin();
+    if (o.copies) {
+      text.Inside(in(o.updated + "," + o.updated) + "aten::copy_", 30);
+      text.Nested(in("TensorList(" + o.updated + ")") + "aten::_fused_sgd_",
+                  100, in(o.updated) + "aten::contiguous", 60);
+    }
     text.Op(in(o.updated + "," + o.updated) +
-                (o.updated == "TensorList" ? "aten::_foreach_add_"
-                 : o.updated == "Tensor"   ? "FusedAdam"
-                                           : "aten::add_"),
+                (o.copies                    ? "aten::mean"
+                 : o.updated == "TensorList" ? "aten::_foreach_add_"
+                 : o.updated == "Tensor"     ? "FusedAdam"
+                                             : "aten::add_"),
             100);
     if (!o.second.empty() && i % 2 == 0) {
       text.Op(in(o.second + "," + o.second) + o.second_op, 100);
@@ -265,6 +272,21 @@ TEST(UnreadGradientsTest, CountsALayerThatPassesNoGradientOn) {
   EXPECT_NEAR(finding->gain.expected_ms, 4.02, 0.001);
   EXPECT_NE(finding->assumption.find("at best: gradients pass through"),
             std::string::npos);
+}
+
+// A teacher and a student may have weights of one size.
+TEST(UnreadGradientsTest, CountsSuchALayerThatSharesItsSize) {
+  Distilling o{.frozen_first = false,
+               .through = false,
+               .adds = true,
+               .frozen = kTrained};
+  const Report report = Distilled(o);
+  const Finding* finding = Find(report, kUnread);
+  ASSERT_NE(finding, nullptr);
+  EXPECT_NEAR(finding->gain.expected_ms, 4.02, 0.001);
+  // A fused update of a channels-last weight copies the gradient inside.
+  o.copies = true;
+  EXPECT_TRUE(Promises(Distilled(o), kUnread));
 }
 
 TEST(UnreadGradientsTest, TreatsTheUpdateOfAnyOptimizerAsARead) {
