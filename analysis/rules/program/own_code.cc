@@ -110,6 +110,15 @@ Verdict CheckPythonBetweenOps(const AnalysisContext& m) {
              : "move the preparation of batches to loader workers, use tensor "
                "ops in place of loops over elements, and compute metrics every "
                "N steps";
+  // torch.stack() joins samples that the code before it has picked one by one.
+  if (!code.places.empty() &&
+      code.places.front().name.ends_with(" and aten::stack")) {
+    finding.fix_cpp =
+        "keep the samples, for example those of a replay buffer, as one tensor "
+        "per field, and take a batch by indexing: field[rows] instead of "
+        "torch.stack() of tensors from a list; also, " +
+        finding.fix_cpp;
+  }
   finding.fix_python = finding.fix_cpp;
   if (m.trace.python_frames().empty() && m.trace.stacks().empty()) {
     finding.fix_python +=

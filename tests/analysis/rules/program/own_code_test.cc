@@ -6,14 +6,15 @@ namespace stepscope::own_code_test {
 namespace {
 
 // Steps with ops of 10 ms, and a pause of `us` in every `every`-th step.
-Report WithPause(int64_t us, int every = 1, const std::string& around = "") {
+Report WithPause(int64_t us, int every = 1, const std::string& around = "",
+                 const std::string& next = "aten::relu") {
   CpuText text;
   for (int i = 0; i < 6; ++i) {
     text.Op("aten::mm", 5'000);
     text.Begin();
     if (i % every == 0) text.Pass(us);
     if (!around.empty()) text.EndRange(around);
-    text.Op("aten::relu", 5'000);
+    text.Op(next, 5'000);
     text.EndStep();
   }
   return text.Analyzed();
@@ -27,6 +28,17 @@ TEST(PythonBetweenOpsTest, NamesTheOpsAroundThePause) {
   EXPECT_NEAR(finding->gain.expected_ms, 2, 0.01);
   EXPECT_EQ(finding->where, "between aten::mm and aten::relu");
   EXPECT_NE(finding->fix_python.find("with_stack=True"), std::string::npos);
+}
+
+// A replay buffer draws tuples from a list, and stacks their tensors.
+TEST(PythonBetweenOpsTest, AdvisesToIndexSamplesInsteadOfStackingThem) {
+  const Report report = WithPause(2'000, 1, "", "aten::stack");
+  const Finding* finding = Find(report, "python-between-ops");
+  ASSERT_NE(finding, nullptr);
+  EXPECT_NE(finding->fix_python.find("field[rows]"), std::string::npos);
+  const Report other = WithPause(2'000);
+  EXPECT_EQ(Find(other, "python-between-ops")->fix_python.find("field[rows]"),
+            std::string::npos);
 }
 
 // In the pause, 700 frames are 1 us apart, so recording one costs 2 us.
