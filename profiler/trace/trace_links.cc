@@ -27,13 +27,24 @@ void LinkParents(std::span<Op> ops, size_t thread_count, int64_t tolerance_ns) {
 }
 
 // The ranges that the autograd engine opens around a node are not nodes, but
-// belong to the backward pass.
+// belong to the backward pass. RecordFunction reports them without the node's
+// sequence number.
 void MarkEngineRanges(std::span<Op> ops, std::span<const std::string> names) {
   std::vector<bool> is_engine(names.size());
   for (size_t name = 0; name < names.size(); ++name)
     is_engine[name] = names[name].starts_with("autograd::engine::");
   for (Op& op : ops) {
-    if (is_engine[op.name]) op.kind = OpKind::kBackward;
+    if (is_engine[op.name]) {
+      op.kind = OpKind::kBackward;
+      continue;
+    }
+    if (op.kind != OpKind::kBackward || op.sequence < 0 || op.parent == kNone) {
+      continue;
+    }
+    Op& around = ops[op.parent];
+    if (!is_engine[around.name] || around.sequence >= 0) continue;
+    around.sequence = op.sequence;
+    around.forward_thread = op.forward_thread;
   }
 }
 

@@ -18,7 +18,8 @@ namespace stepscope {
 void LinkParents(std::span<Op> ops, size_t thread_count, int64_t tolerance_ns);
 
 // Sets op.kind of the ranges that autograd's engine opens around its nodes.
-// They arrive as operators, but belong to the backward pass.
+// They arrive as operators, but belong to the backward pass. A range without a
+// sequence number gets that of its first node, and its forward_thread.
 void MarkEngineRanges(std::span<Op> ops, std::span<const std::string> names);
 
 // Sets op.forward of backward nodes to the latest earlier op with the same

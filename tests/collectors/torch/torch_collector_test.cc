@@ -166,6 +166,7 @@ TEST(TorchCollectorTest, LinksBackwardNodesToTheirForwardOperators) {
     EXPECT_EQ(ParentName(trace, op),
               std::string("autograd::engine::evaluate_function: ") + node);
     EXPECT_EQ(trace.ops()[op.parent].kind, OpKind::kBackward);
+    EXPECT_EQ(trace.ops()[op.parent].forward, op.forward);
   }
   EXPECT_THAT(OpsNamed(trace,
                        "autograd::engine::evaluate_function: "

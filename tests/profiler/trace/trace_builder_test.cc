@@ -106,6 +106,27 @@ TEST_F(TraceBuilderTest, TheEnginesRangesArePartOfTheBackwardPass) {
   EXPECT_EQ(trace.ops()[1].kind, OpKind::kOperator);
 }
 
+// RecordFunction gives the node's number to the node alone. A node inside it,
+// as of a checkpoint, is not the range's.
+TEST_F(TraceBuilderTest, TheEnginesRangesBelongToTheForwardOpOfTheirNode) {
+  builder_.Add(MakeOp(0, 10, "aten::mul", 3));
+  builder_.Add(MakeOp(10, 20, "aten::exp", 4));
+  const auto node = [&](int64_t begin, int64_t end, const std::string& name,
+                        int64_t sequence) {
+    Op op = MakeOp(begin, end, name, sequence);
+    op.kind = OpKind::kBackward;
+    builder_.Add(op);
+  };
+  builder_.Add(
+      MakeOp(30, 90, "autograd::engine::evaluate_function: MulBackward0"));
+  node(35, 60, "MulBackward0", 3);
+  node(40, 50, "ExpBackward0", 4);
+  const Trace trace = builder_.Build();
+  EXPECT_EQ(trace.ops()[2].forward, RowNamed(trace, "aten::mul"));
+  EXPECT_EQ(trace.ops()[2].sequence, 3);
+  EXPECT_EQ(trace.ops()[4].forward, RowNamed(trace, "aten::exp"));
+}
+
 TEST_F(TraceBuilderTest, LinksAKernelToItsLaunchAndTheOpAroundIt) {
   builder_.Add(MakeOp(0, 100, "aten::linear"));
   builder_.Add(MakeOp(10, 50, "aten::addmm"));
