@@ -25,6 +25,7 @@ constexpr double kPriorPairs = 4;
 // Names of changes in KnownChanges() that are no HostCut::change.
 constexpr std::string_view kWorkers = "workers", kThreads = "threads",
                            kBatch = "batch", kZeroGrad = "no zeroed gradients",
+                           kAnomaly = "no anomaly mode",
                            kFusedUpdate = "fused optimizer step";
 
 double MeanLog(std::span<const double> ratios) {
@@ -43,7 +44,7 @@ double SquaresAround(double mean, std::span<const double> ratios) {
 
 // True for changes that replace ops by equivalent ones or remove them.
 bool ReplacesOps(std::string_view change) {
-  return !IsAnyOf(change, {kWorkers, kThreads, kBatch, kZeroGrad});
+  return !IsAnyOf(change, {kWorkers, kThreads, kBatch, kZeroGrad, kAnomaly});
 }
 
 // The edit without the changes that ChangesOf() names. On a run with a GPU an
@@ -52,7 +53,7 @@ bool ReplacesOps(std::string_view change) {
 Edit WithoutNamed(Edit edit) {
   edit.workers = edit.threads = -1;
   edit.batch = 1;
-  edit.drop_zero_grad = false;
+  edit.drop_zero_grad = edit.drop_anomaly = false;
   edit.fused_update = -1;
   if (std::ranges::any_of(edit.cuts, &HostCut::change)) edit.cuts.clear();
   return edit;
@@ -64,6 +65,7 @@ std::set<std::string_view> ChangesOf(const Edit& edit) {
   if (edit.threads > 0) changes.insert(kThreads);
   if (edit.batch != 1) changes.insert(kBatch);
   if (edit.drop_zero_grad) changes.insert(kZeroGrad);
+  if (edit.drop_anomaly) changes.insert(kAnomaly);
   if (edit.fused_update >= 0) changes.insert(kFusedUpdate);
   for (const HostCut& cut : edit.cuts) {
     if (cut.change != nullptr) changes.insert(cut.change);
@@ -76,9 +78,11 @@ std::set<std::string_view> ChangesOf(const Edit& edit) {
 // Three sorts of pairs are left out: those in which the measured change is not
 // significant, those for which only the error is on record, and hints. Sources:
 // samples/resnet/RESULTS.md ("Single changes" at 32 x 32 and 64 x 64, "Rungs",
-// "Climbs" at 32 x 32 and with bad habits, "Sweep") for the first four; the
+// "Climbs" at 32 x 32 and with bad habits, "Sweep") for the first five; the
 // last pair of kWorkers is the public pair resnet50_v100_workers0/4
-// (tests/advice/TRACES.md), and that of kBatch is accumulation_tiny. All others
+// (tests/advice/TRACES.md), that of kBatch is accumulation_tiny, and those of
+// kAnomaly are review_unet_anomaly and start_gpt, recorded by stepscope. All
+// others
 // are CPU-only runs, programs of tests/advice/programs: recordings of
 // 2026-11-29, and the measured ratios in RESULTS.md there.
 std::span<const KnownChange> KnownChanges() {
@@ -87,6 +91,7 @@ std::span<const KnownChange> KnownChanges() {
       {kThreads, {0.96, 0.67, 1.09, 0.41}},
       {kBatch, {1.46, 1.55, 0.87, 1.82, 2.07, 2.20, 1.20}},
       {kZeroGrad, {1.31, 1.14, 1.88}},
+      {kAnomaly, {1.07, 1.53, 2.00}},
       {kFusedUpdate, {1.18, 1.35, 1.89}},
       {"fused attention", {0.78, 0.90, 0.93, 1.20, 1.35}},
       {"no node of autograd run again",

@@ -161,9 +161,12 @@ bool FindAnomalyMode(const AnalysisContext& m, Aid& aid) {
   for (size_t i = 0; i < nodes.size(); ++i) {
     share[i] = nodes[i] > 0 ? checked[i] / nodes[i] : 0;
   }
-  // A recorded setting is certain. Without one, the checks are counted.
-  const std::optional<bool> recorded = RecordedAnomalyMode(m.trace);
-  if (!(recorded ? *recorded : InMostSteps(m, share, kMostNodes))) return false;
+  // A setting that was recorded as off does not count: the program may turn it
+  // on for the passes alone (with detect_anomaly()).
+  if (!RecordedAnomalyMode(m.trace).value_or(false) &&
+      !InMostSteps(m, share, kMostNodes)) {
+    return false;
+  }
   aid.what =
       "Anomaly detection is on: autograd checks the gradients of every "
       "backward node for NaN";
@@ -176,8 +179,7 @@ bool FindAnomalyMode(const AnalysisContext& m, Aid& aid) {
   } else {
     aid.edit.drop_anomaly = true;
   }
-  aid.bound_ns = aid.blocks_ns;
-  if (recorded) return true;
+  if (RecordedAnomalyMode(m.trace).value_or(false)) return true;
   aid.only_bound = true;
   aid.bound_ns = BoundOfAnomalyMode(m, checks, aid);
   aid.settings.push_back({"anomaly_mode", false});

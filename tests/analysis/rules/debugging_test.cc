@@ -59,8 +59,14 @@ TEST(DebugApiTest, IgnoresACheckOfTheLoss) {
   EXPECT_TRUE(IsClean(Anomaly({.on_loss_only = true}), "debug-api-on"));
 }
 
-TEST(DebugApiTest, TrustsTheSettings) {
-  EXPECT_TRUE(IsClean(Anomaly({.settings = "settings 1 step=0 anomaly_mode=0"}),
+// A program may turn anomaly mode on for its passes alone, so "off" between two
+// steps says nothing.
+TEST(DebugApiTest, TrustsASettingThatIsOn) {
+  EXPECT_FALSE(
+      IsClean(Anomaly({.settings = "settings 1 step=0 anomaly_mode=0"}),
+              "debug-api-on"));
+  EXPECT_TRUE(IsClean(Anomaly({.checked_steps = 0,
+                               .settings = "settings 1 step=0 anomaly_mode=0"}),
                       "debug-api-on"));
   EXPECT_FALSE(
       IsClean(Anomaly({.checked_steps = 0,
