@@ -15,6 +15,7 @@
 #include "evidence/program/message_passes.h"
 #include "evidence/program/op_shapes.h"
 #include "evidence/program/shortened_ops.h"
+#include "evidence/tensors/index_puts.h"
 #include "ops/contains.h"
 #include "steps/steady_steps.h"
 #include "words/quantities.h"
@@ -133,6 +134,8 @@ Verdict CheckGatherScatter(const AnalysisContext& m) {
   if (m.steps.thread == kNone) return Clean();
   const std::vector<MessagePass> found = FindMessagePasses(m);
   if (!RecursInMostSteps(m.steps, found)) return Clean();
+  // Most of the time is then that of sorting (sorted-index-gradient).
+  if (SumsDeterministically(m.trace)) return Clean();
   Total sum = Sum(m, found);
   const double passes = static_cast<double>(found.size()) / m.kernels.steps;
   if (!sum.sized && passes < kLeastLayers) return Clean();
@@ -194,7 +197,8 @@ constexpr Rule kRules[] = {
      .avoid = "the message depends on both ends of an edge (a layer or an "
               "activation on the rows of the edges), its weight is trained or "
               "an attention, or the rows are taken again: then they are "
-              "needed",
+              "needed; or torch.use_deterministic_algorithms is on, which "
+              "costs more (sorted-index-gradient)",
      .fix_cpp = "torch::mm with a sparse CSR matrix",
      .fix_python = "a sparse CSR matrix @ x; PyG's adj_t; DGL's update_all",
      .change = kChange}};

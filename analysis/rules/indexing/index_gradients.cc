@@ -18,6 +18,7 @@
 #include "evidence/kernel_evidence.h"
 #include "evidence/program/op_shapes.h"
 #include "evidence/program/shortened_ops.h"
+#include "evidence/tensors/index_puts.h"
 #include "ops/contains.h"
 #include "ops/op_arguments.h"
 #include "steps/steady_steps.h"
@@ -40,16 +41,6 @@ struct SortedPut {
   double ns = 0;
   std::vector<const KernelUse*> kernels = {};
 };
-
-// Returns the outermost aten::_index_put_impl_ around `op`, possibly `op`
-// itself.
-RowId IndexPutAround(const Trace& trace, RowId op) {
-  RowId put = kNone;
-  for (; op != kNone; op = trace.ops()[op].parent) {
-    if (trace.name(trace.ops()[op].name).ends_with("index_put_impl_")) put = op;
-  }
-  return put;
-}
 
 std::map<RowId, SortedPut> FindSortedPuts(const AnalysisContext& m) {
   std::map<RowId, SortedPut> found;
@@ -126,7 +117,13 @@ Verdict CheckSortedIndexGradient(const AnalysisContext& m) {
       {m.steps.windows[SteadyStepAt(m.steps, op.begin_ns)].number, op.begin_ns,
        op.end_ns, OpWithShapes(m.trace, longest)});
   const double puts = static_cast<double>(found.size()) - gradients;
+  const bool deterministic = std::ranges::any_of(found, [&](const auto& one) {
+    return IsDeterministicSum(m.trace, one.first);
+  });
   finding.evidence =
+      (deterministic ? "torch.use_deterministic_algorithms is on: scatter_add "
+                       "and index_add sum by index_put. "
+                     : "") +
       SorterInWords(gradients / m.kernels.steps, puts / m.kernels.steps) +
       " per step, and adds up the rows of each place one after another. This "
       "takes " +
@@ -160,6 +157,15 @@ Verdict CheckSortedIndexGradient(const AnalysisContext& m) {
     finding.fix_cpp += behind +
                        "x.index_add_(0, index, rows) in place of "
                        "x.index_put_({index}, rows, true)";
+  }
+  if (deterministic) {
+    finding.fix_python =
+        "torch.use_deterministic_algorithms(False), unless a run must be "
+        "reproduced bit by bit; else, where the targets are sorted, sum by "
+        "torch.segment_reduce() or a product with a sparse matrix";
+    finding.fix_cpp =
+        "at::globalContext().setDeterministicAlgorithms(false, false), unless "
+        "a run must be reproduced bit by bit";
   }
   finding.wrong_if =
       "results must be the same bit by bit (atomics add in any order), or a "
@@ -317,7 +323,9 @@ constexpr Rule kRules[] = {
          "bandwidth takes 1 % of the step less (where sizes or the device are "
          "unknown: the kernels "
          "take 1 %)",
-     .avoid = "the kernels are others, as of masks or of index_select",
+     .avoid = "the kernels are others, as of masks or of index_select. Inside "
+              "scatter_add and index_add they show that "
+              "torch.use_deterministic_algorithms is on",
      .fix_cpp = "index_select in place of x[index], index_add_ in place of "
                 "index_put_",
      .fix_python = "index_select in place of x[index], index_add_ in place of "

@@ -75,6 +75,18 @@ TEST(SortedIndexGradientTest, SeesTheProgramsOwnIndexPut) {
       << finding->fix_python;
 }
 
+TEST(SortedIndexGradientTest, KnowsDeterministicAlgorithms) {
+  const Report report =
+      Gathered(kSorted, {"float[100000,128]"}, "aten::scatter_add_");
+  const Finding* finding = Find(report, "sorted-index-gradient");
+  ASSERT_NE(finding, nullptr);
+  EXPECT_TRUE(
+      finding->evidence.starts_with("torch.use_deterministic_algorithms is on"))
+      << finding->evidence;
+  EXPECT_NE(finding->fix_python.find("use_deterministic_algorithms(False)"),
+            std::string::npos);
+}
+
 TEST(SortedIndexGradientTest, StaysSilentAboutOtherKernels) {
   EXPECT_TRUE(IsClean(Gathered("index_put_kernel", {"float[100000,128]"}),
                       "sorted-index-gradient"));
