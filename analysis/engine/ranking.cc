@@ -105,12 +105,14 @@ bool OwnsTime(const AnalysisContext& context, const SizedFinding& owner,
   return left_ms < MinReportableGainMs(context);
 }
 
-// The order among findings with a severity, whatever they gain. 0: ordinary
+// The order among findings with a severity, whatever they gain. -1: debugging
+// aids, which stretch everything that other findings measure. 0: ordinary
 // ones. 1: those whose severity is limited to low, and those that come later
 // (ComesLater). 2: hints whose severity is limited to low. 3: questions, which
 // rest on nothing that was recorded.
 int TierOf(const SizedFinding& sized) {
   if (sized.asks) return 3;
+  if (sized.finding.id == "debug-api-on") return -1;
   if (sized.at_most > FindingSeverity::kLow) return ComesLater(sized) ? 1 : 0;
   return sized.finding.confidence == Confidence::kHint ? 2 : 1;
 }

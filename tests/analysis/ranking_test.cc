@@ -61,6 +61,13 @@ TEST(RankingTest, SeverityComesBeforeGain) {
             Ids({"unread-gradients", "small-micro-batches"}));
 }
 
+// With anomaly mode on, all other times are too long.
+TEST(RankingTest, DebuggingAidsComeFirst) {
+  EXPECT_EQ(Ranked({Gaining("tensor-cores-idle", 4),
+                    Gaining("debug-api-on", 1, GainKind::kBound)}),
+            Ids({"debug-api-on", "tensor-cores-idle"}));
+}
+
 // The change does not move ahead of findings that rank after ordinary ones.
 TEST(RankingTest, OnlyBehindAnOrdinaryChange) {
   SizedFinding question = Gaining("attention-by-hand", 4);
