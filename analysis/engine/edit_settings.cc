@@ -48,8 +48,8 @@ Edit Unless(bool already, Edit edit) {
 std::optional<Edit> FusedUpdate(const AnalysisContext& before) {
   const OptimizerWork updates = MeasureOptimizer(before);
   if (updates.fused) return Edit();
-  if (updates.grouped || updates.fused_traffic < 0) return std::nullopt;
-  return Edit{.fused_update = updates.fused_traffic};
+  if (updates.grouped || updates.fused_left < 0) return std::nullopt;
+  return Edit{.fused_update = updates.fused_left};
 }
 
 std::optional<Edit> TimesBatch(double times) {

@@ -18,9 +18,8 @@ constexpr size_t kLeastPairs = 3;
 constexpr double kBeyond = 0.05;
 
 // How many pairs the spread of all changes counts for, beside that of a single
-// one. Our own choice: with as many pairs of its own, a change is judged half
-// by them.
-constexpr double kPriorPairs = 4;
+// one: as many as a range needs.
+constexpr double kPriorPairs = kLeastPairs;
 
 // Names of changes in KnownChanges() that are no HostCut::change.
 constexpr std::string_view kWorkers = "workers", kThreads = "threads",
@@ -92,7 +91,7 @@ std::span<const KnownChange> KnownChanges() {
       {kBatch, {1.46, 1.55, 0.87, 1.82, 2.07, 2.20, 1.20}},
       {kZeroGrad, {1.31, 1.14, 1.88}},
       {kAnomaly, {1.07, 1.53, 2.00}},
-      {kFusedUpdate, {1.18, 1.35, 1.89}},
+      {kFusedUpdate, {0.67, 0.83, 0.86, 1.19, 1.35, 1.47, 1.79, 2.07, 2.53}},
       {"fused attention", {0.78, 0.90, 0.93, 1.20, 1.35}},
       {"no node of autograd run again",
        {0.66, 0.84, 0.95, 0.96, 0.99, 0.99, 1.00, 1.02, 1.06, 1.14, 1.22, 1.22,

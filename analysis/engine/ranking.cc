@@ -21,7 +21,7 @@ constexpr size_t kStepsToBeSure = 3;
 
 // The outcome (outcomes.h) that 95 % of 236 bounds stayed below, by the sum of
 // the recorded times: the programs of tests/advice/programs, recorded by
-// torch.profiler on 2026-11-29.
+// torch.profiler on 2026-11-29. Of 38 recorded by stepscope, 34 did.
 constexpr double kBoundOutcome = 1.4;
 
 // General advice gains much more than a specific change from this factor on.
@@ -157,14 +157,13 @@ void AddAlso(std::string_view owner, std::vector<std::string> muted,
 }
 
 // Widens the bound of a CPU-only run from the time of what the change removes
-// to what such changes gained at most. A recorder that does not measure its
-// cost also slows the rest of the step, for example work whose data its buffers
-// have displaced from the cache, and ops cost others time in the same way. This
-// changes only the printed limit, and is done last, so that order and severity
-// still follow from the likely gain.
+// to what such changes gained at most: ops also cost others time, for example
+// by what they evict from the caches, and so does a recorder. This changes only
+// the printed limit, and is done last, so that order and severity still follow
+// from the likely gain.
 void WidenBound(const AnalysisContext& context, Finding& finding) {
   const double step_ms = context.gain_step_ms();
-  if (context.has_gpu || !context.recorder.estimated ||
+  if (context.has_gpu || context.recorder.op_ns <= 0 ||
       finding.gain_kind != GainKind::kBound || finding.baseline_ms > 0 ||
       finding.gain.high_ms >= step_ms) {
     return;

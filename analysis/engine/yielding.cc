@@ -121,6 +121,27 @@ constexpr auto kYielding = std::to_array<Yielding>(
      {"work-between-steps", "host-compute"},
      {"work-between-steps", "unbatched-loop", 1}});
 
+// A fused update gains part of the same time, and leaves training as it is. So
+// it keeps its gain, but stands behind.
+constexpr std::string_view kNeutral = "unfused-optimizer",
+                           kLarger = "dense-embedding-gradient";
+
+void PutNeutralBehind(std::vector<SizedFinding>& found) {
+  const auto larger = std::ranges::find_if(
+      found, [](const SizedFinding& one) { return one.finding.id == kLarger; });
+  if (larger == found.end()) return;
+  for (SizedFinding& one : found) {
+    if (one.finding.id != kNeutral ||
+        one.finding.gain.expected_ms > larger->finding.gain.expected_ms) {
+      continue;
+    }
+    one.after = kLarger;
+    one.finding.evidence +=
+        " This gains part of what dense-embedding-gradient does, and leaves "
+        "training as it is.";
+  }
+}
+
 // The findings that `general` yields to, largest first.
 std::vector<const SizedFinding*> OwnersOf(
     const AnalysisContext& context, const std::vector<SizedFinding>& found,
@@ -231,6 +252,7 @@ void Yield(const AnalysisContext& context, std::vector<SizedFinding>& found,
         SupersededBy(general.finding.id, owners.front()->finding.id));
     drained.push_back(i);
   }
+  PutNeutralBehind(found);
   // Erased only after the loop, because the owners point into `found`.
   for (; !drained.empty(); drained.pop_back()) {
     found.erase(found.begin() + static_cast<std::ptrdiff_t>(drained.back()));

@@ -156,11 +156,12 @@ constexpr std::pair<std::string_view, std::string_view> kFusedVersions[] = {
     {"AdamW", "at::_fused_adamw_"},
     {"SGD", "at::_fused_sgd_"}};
 
-// Computes OptimizerWork::fused_traffic, the same measure for a CPU-only run,
-// in which the bytes of each op are known from its shapes.
-double FusedTraffic(const AnalysisContext& context, const OptimizerWork& work) {
+// Computes OptimizerWork::fused_left, the same measure for a CPU-only run, in
+// which the bytes of each op are known from its shapes.
+double FusedLeft(const AnalysisContext& context, const OptimizerWork& work) {
   std::map<std::string_view, Updates> by_name;
-  double moved = 0;
+  Paces paces;
+  double all_ns = 0;
   for (RowId row : context.tree.of_thread(context.steps.thread)) {
     const Op& op = context.trace.ops()[row];
     if (!context.tree.computes(row) || !context.tree.traits(row).update ||
@@ -170,7 +171,9 @@ double FusedTraffic(const AnalysisContext& context, const OptimizerWork& work) {
     const std::string_view name = context.trace.name(op.name);
     const double bytes = CostOf(context.trace, row).bytes;
     if (bytes <= 0) continue;  // scalars and step counters
-    moved += bytes;
+    const auto ns = static_cast<double>(op.end_ns - op.begin_ns);
+    all_ns += ns;
+    paces.push_back({ns / bytes, bytes});
     Updates& updates = by_name[name];
     ++updates.calls;
     updates.bytes += static_cast<double>(
@@ -190,8 +193,9 @@ double FusedTraffic(const AnalysisContext& context, const OptimizerWork& work) {
     bytes = updates.bytes / times;
   }
   // If no op fits the number of parameters, their size is unknown.
-  if (moved <= 0 || nearest > kSameCount * parameters) return -1;
-  return std::min(1.0, FusedTensors(by_name) * bytes / moved);
+  if (all_ns <= 0 || nearest > kSameCount * parameters) return -1;
+  return std::min(1.0, FusedTensors(by_name) * bytes *
+                           MedianPace(std::move(paces)) / all_ns);
 }
 
 }  // namespace
@@ -251,7 +255,7 @@ OptimizerWork MeasureOptimizer(const AnalysisContext& context) {
     }
   }
   if (context.steps.thread != kNone) {
-    if (!context.has_gpu) work.fused_traffic = FusedTraffic(context, work);
+    if (!context.has_gpu) work.fused_left = FusedLeft(context, work);
     MeasureForeach(context, work);
   }
   work.name = NameOf(context);

@@ -25,12 +25,13 @@ struct OptimizerWork {
                             // CPU-only runs
   bool grouped = false;     // it uses foreach or fused ops
   bool fused = false;       // it uses fused ops
-  // Bytes that a fused optimizer would move, divided by the bytes that the
-  // recorded ops moved; at most 1. Only for CPU-only runs with shapes; -1:
+  // Time of a fused step divided by the time of the recorded ops, which update
+  // one parameter each; at most 1. Only for CPU-only runs with shapes; -1:
   // unknown.
-  double fused_traffic = -1;
-  // The same for foreach ops, on any run. Uses recorded sizes; without sizes,
-  // counts the tensors that each op reads and writes. -1: no foreach ops.
+  double fused_left = -1;
+  // Bytes that a fused step would move, divided by the bytes that the recorded
+  // foreach ops moved, on any run. Uses recorded sizes; without sizes, counts
+  // the tensors that each op reads and writes. -1: no foreach ops.
   double foreach_traffic = -1;
   // Time of a fused step divided by the time of the foreach ops, on a CPU.
   // Equals foreach_traffic if sizes were not recorded.

@@ -262,7 +262,7 @@ TEST(OutcomesTest, AnOutcomeIsAPowerOfTheStepRatio) {
 }
 
 // Two changes of three pairs each, with variances of (ln 2)^2 and (ln 3)^2, and
-// so of their mean for all. Four pairs' worth of that join the two degrees of
+// so of their mean for all. Three pairs' worth of that join the two degrees of
 // freedom of either.
 TEST(OutcomesTest, FewPairsHaveAWideInterval) {
   const std::vector<KnownChange> known = {{"a", {0.5, 1, 2}},
@@ -270,8 +270,8 @@ TEST(OutcomesTest, FewPairsHaveAWideInterval) {
   const auto half = [](double own) {
     const double two = std::pow(std::log(2.0), 2);
     const double three = std::pow(std::log(3.0), 2);
-    const double variance = (4 * (two + three) / 2 + 2 * own) / 6;
-    return 1.943 * std::sqrt(variance * (1 + 1.0 / 3));
+    const double variance = (3 * (two + three) / 2 + 2 * own) / 5;
+    return 2.015 * std::sqrt(variance * (1 + 1.0 / 3));
   };
   const double narrow = half(std::pow(std::log(2.0), 2));
   const double wide = half(std::pow(std::log(3.0), 2));

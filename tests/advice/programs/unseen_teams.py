@@ -139,7 +139,7 @@ def drugs_pocket_message_passing(fixed):
         yield graphs
 
 
-@program("shop: click-through with user and item vectors, Adagrad", "held", expect=("dense-embedding-gradient",))
+@program("shop: click-through with user and item vectors, Adagrad", "held", expect=("dense-embedding-gradient",), also=("unfused-optimizer",))
 def shop_click_through(fixed):
     """A batch touches a thousand rows of the tables of users and items, but their gradient is dense: each step fills
     four million zeros and the optimizer goes over all of them. Fix: sparse=True at the embeddings (Adagrad can, and the
