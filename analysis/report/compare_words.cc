@@ -106,11 +106,16 @@ std::string WithPart(const Comparison& c, const std::string& id) {
 // `after_ms` is the measured step, normalised to the first batch size.
 void AddPrediction(const Comparison& c, double after_ms,
                    std::vector<VerdictLine>& lines) {
-  std::vector<std::string> changes = c.changed_settings;
+  std::vector<std::string> gone;
   for (const auto* ids : {&c.resolved_findings, &c.reduced_findings}) {
-    for (const std::string& id : *ids) changes.push_back(WithPart(c, id));
+    for (const std::string& id : *ids) gone.push_back(WithPart(c, id));
   }
-  const std::string made = "; changes: " + Listed(changes) + ".";
+  std::string made;
+  if (!c.changed_settings.empty()) {
+    made += "; changes: " + Listed(c.changed_settings);
+  }
+  if (!gone.empty()) made += "; findings gone or smaller: " + Listed(gone);
+  made += ".";
   if (c.predicted_kind == GainKind::kBound) {
     const bool all = c.predicted.expected_ms >= c.before.median_ms;
     lines.push_back(

@@ -46,7 +46,8 @@ TEST(RunsRealTracesTest, FourLoaderWorkersGainWhatWasPredicted) {
   const absl::StatusOr<Trace> a = ReadTrace(before), b = ReadTrace(after);
   ASSERT_TRUE(a.ok() && b.ok());
   const Comparison c = Compare(*a, *b);
-  // The workers convert the pictures now, but these are still uploaded as float.
+  // The workers convert the pictures now, but these are still uploaded as
+  // float.
   EXPECT_EQ(c.resolved_findings,
             (std::vector<std::string>{"sync-data-loading"}));
   EXPECT_NEAR(c.measured.expected_ms, 48.5, 2.5);
@@ -78,7 +79,8 @@ TEST(RunsRealTracesTest, PinningGainsWhatWasPredicted) {
   EXPECT_EQ(c.predicted_parts[1].kind, GainKind::kBound);
   const std::string text = ToMarkdown(c);
   EXPECT_NE(text.find("at most 68.0 ms faster per step, which is the whole "
-                      "step; changes: h2d-pageable (predicted 32.5 ms), "
+                      "step; findings gone or smaller: h2d-pageable "
+                      "(predicted 32.5 ms), "
                       "d2h-pageable (at most 35.6 ms)."),
             std::string::npos)
       << text;
