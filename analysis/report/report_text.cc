@@ -116,7 +116,7 @@ void PrintConclusion(const Report& report, bool advice, TextPage& page) {
   const std::vector<std::string> unanswered = UnansweredInWords(report);
   if (unanswered.empty()) return;
   page.Line();
-  page.Line("no change is offered for most of");
+  page.Line("no change is offered for most of this time:");
   for (const std::string& line : unanswered) page.Wrapped("  ", line);
 }
 

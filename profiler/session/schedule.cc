@@ -145,14 +145,15 @@ std::string MissedText(const Schedule& schedule, int64_t steps) {
   if (in_window) {
     const int64_t needed = steps + schedule.active - place.index;
     return loop + ", " + std::to_string(place.index) + " of " +
-           Count(schedule.active, "step") + " recorded: a whole window needs " +
-           Count(needed, "step");
+           Count(schedule.active, "step") +
+           " recorded: a whole window needs a loop of " + Count(needed, "step");
   }
   if (place.cycle == 0) {
     return loop + ", nothing recorded: needs " +
            Count(StepsOfFirstCycle(schedule), "step") +
-           "; call Step() at the end of each iteration, or shorten the "
-           "schedule";
+           "; call Step() (prof.step() in Python) at the end of each "
+           "iteration, "
+           "or shorten the schedule";
   }
   return loop + ", " + std::to_string(place.cycle) + " of " +
          Count(schedule.repeat, "window") + " recorded: all need " +

@@ -131,9 +131,12 @@ class Recording:
         if self.source or self.pid != os.getpid() or os.path.isdir(runs) and os.path.getmtime(runs) >= self.started_s:
             return
         steps = self.loaders.steps
-        seen = f"only {steps} DataLoader batches" if steps else "no optimizer step and no DataLoader batch"
-        say(f"nothing was recorded: saw {seen} (recording starts after step {self.first}; "
-            "change it with stepscope run --skip)")
+        if steps:
+            say(f"nothing was recorded: saw only {steps} DataLoader batches, but recording starts after step {self.first} "
+                "(change it with stepscope run --skip)")
+        else:
+            say("nothing was recorded: saw no optimizer step and no DataLoader batch. Without them, mark the steps: "
+                "with stepscope.profile(log_dir=...) as prof, and prof.step() at the end of each")
 
     def forked(self) -> None:
         """Runs in a forked child: an open recording belongs to the parent."""

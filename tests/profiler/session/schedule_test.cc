@@ -125,13 +125,13 @@ TEST(ScheduleTest, TellsAShortLoopWhatItMissed) {
   EXPECT_THAT(MissedText({}, 0), HasSubstr("before the first Step()"));
   EXPECT_EQ(MissedText({}, 5),
             "loop ended in warm-up after 5 steps, nothing recorded: needs 9 "
-            "steps; call Step() at the end of each iteration, or shorten the "
-            "schedule");
+            "steps; call Step() (prof.step() in Python) at the end of each "
+            "iteration, or shorten the schedule");
   EXPECT_THAT(MissedText({}, 3), HasSubstr("in the wait steps after 3 steps"));
   EXPECT_THAT(MissedText({}, 6), HasSubstr("in warm-up after 6 steps"));
   EXPECT_EQ(MissedText({}, 8),
             "loop ended in the recorded steps after 8 steps, 2 of 3 steps "
-            "recorded: a whole window needs 9 steps");
+            "recorded: a whole window needs a loop of 9 steps");
   EXPECT_EQ(MissedText({.repeat = 3}, 20),
             "loop ended in the wait steps after 20 steps, 2 of 3 windows "
             "recorded: all need 27 steps");
