@@ -35,6 +35,7 @@ constexpr auto kYielding = std::to_array<Yielding>(
      {"h2d-pageable", "host-compute"},
      {"host-sync", "host-compute"},
      {"input-layer-in-loop", "rnn-in-python"},
+     {"input-layer-in-loop", "unbatched-loop"},
      {"large-vocabulary-loss", "ignored-labels"},
      {"launch-bound", "activation-statistics"},
      {"launch-bound", "allocator-churn"},
