@@ -18,8 +18,8 @@ def job_report(log_dir, *flags, attempts=3):
     """Runs the job, again if other programs took its cores: then any rank may seem slow."""
     for attempt in range(attempts):
         folder = log_dir / str(attempt)
-        done = programs.run(["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", TRAIN, "--log-dir", folder, *SMALL,
-                             *flags])
+        done = programs.run(["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", TRAIN, "--log-dir", folder,
+                             *SMALL, *flags])
         assert done.returncode == 0, done.stderr
         report = json.loads(next(folder.glob("stepscope/*/c0/report.json")).read_text(encoding="utf-8"))
         if "contended-cores" not in [finding["id"] for finding in report["findings"]]:
