@@ -81,8 +81,7 @@ std::set<std::string_view> ChangesOf(const Edit& edit) {
 // last pair of kWorkers is the public pair resnet50_v100_workers0/4
 // (tests/advice/TRACES.md), that of kBatch is accumulation_tiny, and those of
 // kAnomaly are review_unet_anomaly and start_gpt, recorded by stepscope. All
-// others
-// are CPU-only runs, programs of tests/advice/programs: recordings of
+// others are CPU-only runs, programs of tests/advice/programs: recordings of
 // 2026-11-29, and the measured ratios in RESULTS.md there.
 std::span<const KnownChange> KnownChanges() {
   static const std::array changes = std::to_array<KnownChange>({

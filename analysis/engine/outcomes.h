@@ -56,11 +56,11 @@ Outcomes OutcomesOfBound(std::string_view rule);
 
 // Returns the prediction interval for one further pair of `change`; nothing if
 // fewer than two are known. A change of ops with fewer than three counts as any
-// change of ops. The logarithms of the outcomes are taken to be
-// normally distributed around the mean of their change. Their variance is
-// between that of the change's own pairs and that of all changes (moderated t:
-// Smyth, "Linear models and empirical Bayes methods", 2004), so the interval of
-// a change is not narrow only because its few known pairs happen to be close to
+// change of ops. The logarithms of the outcomes are taken to be normally
+// distributed around the mean of their change. Their variance is between that
+// of the change's own pairs and that of all changes (moderated t: Smyth,
+// "Linear models and empirical Bayes methods", 2004), so the interval of a
+// change is not narrow only because its few known pairs happen to be close to
 // each other.
 Outcomes PredictPair(std::span<const KnownChange> known,
                      std::string_view change);

@@ -21,6 +21,9 @@ namespace {
 struct Yielding {
   std::string_view general, specific;
   double least = 0;
+  // `general` gains part of the same time, but leaves training as it is. So it
+  // keeps its gain, and only stands behind.
+  bool is_neutral = false;
 };
 constexpr auto kYielding = std::to_array<Yielding>(
     {{"attention-by-hand", "allocator-churn"},
@@ -106,6 +109,7 @@ constexpr auto kYielding = std::to_array<Yielding>(
      {"unbatched-loop", "rnn-in-python"},
      {"unbatched-loop", "small-micro-batches"},
      {"unbatched-loop", "work-between-steps", 1},
+     {"unfused-optimizer", "dense-embedding-gradient", 1, true},
      {"unfused-pointwise", "activation-statistics"},
      {"unfused-pointwise", "allocator-churn"},
      {"unfused-pointwise", "attention-by-hand"},
@@ -122,25 +126,10 @@ constexpr auto kYielding = std::to_array<Yielding>(
      {"work-between-steps", "host-compute"},
      {"work-between-steps", "unbatched-loop", 1}});
 
-// A fused update gains part of the same time, and leaves training as it is. So
-// it keeps its gain, but stands behind.
-constexpr std::string_view kNeutral = "unfused-optimizer",
-                           kLarger = "dense-embedding-gradient";
-
-void PutNeutralBehind(std::vector<SizedFinding>& found) {
-  const auto larger = std::ranges::find_if(
-      found, [](const SizedFinding& one) { return one.finding.id == kLarger; });
-  if (larger == found.end()) return;
-  for (SizedFinding& one : found) {
-    if (one.finding.id != kNeutral ||
-        one.finding.gain.expected_ms > larger->finding.gain.expected_ms) {
-      continue;
-    }
-    one.after = kLarger;
-    one.finding.evidence +=
-        " This gains part of what dense-embedding-gradient does, and leaves "
-        "training as it is.";
-  }
+bool IsNeutral(std::string_view general) {
+  return std::ranges::any_of(kYielding, [&](const Yielding& pair) {
+    return pair.general == general && pair.is_neutral;
+  });
 }
 
 // The findings that `general` yields to, largest first.
@@ -172,6 +161,12 @@ void PutAfter(const SizedFinding& owner, SizedFinding& general) {
   general.after = owner.finding.id;
   general.finding.evidence +=
       " This is what it still gains after the change of " + general.after + ".";
+}
+
+void StandBehind(const SizedFinding& owner, SizedFinding& neutral) {
+  neutral.after = owner.finding.id;
+  neutral.finding.evidence += " This gains part of what " + neutral.after +
+                              " does, and leaves training as it is.";
 }
 
 // Sets the gain of `general` to what it still gains after the owners' changes.
@@ -238,6 +233,10 @@ void Yield(const AnalysisContext& context, std::vector<SizedFinding>& found,
     if (owners.empty() || general.finding.gain_kind == GainKind::kNone) {
       continue;
     }
+    if (IsNeutral(general.finding.id)) {
+      StandBehind(*owners.front(), general);
+      continue;
+    }
     const bool replayed =
         context.replay.check().valid && !general.edits.empty() &&
         std::ranges::all_of(owners, [](const SizedFinding* owner) {
@@ -253,7 +252,6 @@ void Yield(const AnalysisContext& context, std::vector<SizedFinding>& found,
         SupersededBy(general.finding.id, owners.front()->finding.id));
     drained.push_back(i);
   }
-  PutNeutralBehind(found);
   // Erased only after the loop, because the owners point into `found`.
   for (; !drained.empty(); drained.pop_back()) {
     found.erase(found.begin() + static_cast<std::ptrdiff_t>(drained.back()));

@@ -161,12 +161,10 @@ bool FindAnomalyMode(const AnalysisContext& m, Aid& aid) {
   for (size_t i = 0; i < nodes.size(); ++i) {
     share[i] = nodes[i] > 0 ? checked[i] / nodes[i] : 0;
   }
+  const bool recorded = RecordedAnomalyMode(m.trace).value_or(false);
   // A setting that was recorded as off does not count: the program may turn it
   // on for the passes alone (with detect_anomaly()).
-  if (!RecordedAnomalyMode(m.trace).value_or(false) &&
-      !InMostSteps(m, share, kMostNodes)) {
-    return false;
-  }
+  if (!recorded && !InMostSteps(m, share, kMostNodes)) return false;
   aid.what =
       "Anomaly detection is on: autograd checks the gradients of every "
       "backward node for NaN";
@@ -179,7 +177,7 @@ bool FindAnomalyMode(const AnalysisContext& m, Aid& aid) {
   } else {
     aid.edit.drop_anomaly = true;
   }
-  if (RecordedAnomalyMode(m.trace).value_or(false)) return true;
+  if (recorded) return true;
   aid.only_bound = true;
   aid.bound_ns = BoundOfAnomalyMode(m, checks, aid);
   aid.settings.push_back({"anomaly_mode", false});

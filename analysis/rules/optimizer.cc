@@ -218,7 +218,8 @@ constexpr Rule kRules[] = {
      .detect = "the optimizer's step has at least as many launches (on a CPU: "
                "ops) as parameters, of which there are 50 or more on a GPU",
      .avoid =
-         "the optimizer is foreach or fused, or the model has few parameters",
+         "the optimizer is foreach or fused, or a GPU has few parameters to "
+         "launch updates for",
      .fix_cpp = "at::_fused_adamw_ or at::_foreach_* on lists of parameters",
      .fix_python = "fused=True or foreach=True",
      .change = "fused optimizer step"}};

@@ -152,8 +152,7 @@ std::string MissedText(const Schedule& schedule, int64_t steps) {
     return loop + ", nothing recorded: needs " +
            Count(StepsOfFirstCycle(schedule), "step") +
            "; call Step() (prof.step() in Python) at the end of each "
-           "iteration, "
-           "or shorten the schedule";
+           "iteration, or shorten the schedule";
   }
   return loop + ", " + std::to_string(place.cycle) + " of " +
          Count(schedule.repeat, "window") + " recorded: all need " +

@@ -161,7 +161,6 @@ ParameterUpdates FindParameterUpdates(const AnalysisContext& m) {
     }
     if (op.inputs == kNone) continue;
     const bool updates = MayUpdateParameter(m, row);
-    const bool inside_update = IsInsideUpdate(m, row);
     if (traits.zeroing && !in_backward) {
       for (const auto& [dims, count] : sizes_of.Of(op.inputs)) {
         found.zeroed.insert(dims);
@@ -170,14 +169,14 @@ ParameterUpdates FindParameterUpdates(const AnalysisContext& m) {
     if (after_backward && !in_backward && !traits.bookkeeping &&
         !traits.zeroing) {
       const bool writes = updates && trace.name(op.name).ends_with('_');
-      const bool reads =
-          !writes && !inside_update && !Covers(optimizing, op.begin_ns);
+      const bool reads = !writes && !Covers(optimizing, op.begin_ns) &&
+                         !IsInsideUpdate(m, row);
       for (const auto& [dims, count] : sizes_of.Of(op.inputs)) {
         found.taken.insert(dims);
         if (reads) found.only_read.insert(dims);
       }
     }
-    if (!updates || inside_update) continue;
+    if (!updates || IsInsideUpdate(m, row)) continue;
     found.in_backward |= in_backward;
     // PyTorch's profiler leaves out the sizes of long lists.
     if (TakesCutList(trace, row)) {
