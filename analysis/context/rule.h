@@ -138,6 +138,12 @@ inline Verdict Fire(Finding finding) {
 inline Verdict FireBound(Finding finding, double bound_ns) {
   return Fire(Found{.finding = std::move(finding), .bound_ns = bound_ns});
 }
+// The same; `at_best` removes all that the change could.
+inline Verdict FireBound(Finding finding, double bound_ns, Edit at_best) {
+  return Fire(Found{.finding = std::move(finding),
+                    .bound_ns = bound_ns,
+                    .trials = {std::move(at_best)}});
+}
 // A finding with one way to make the change; `bound_ns` as in Found.
 inline Verdict Fire(Finding finding, Edit edit, double bound_ns) {
   return Fire(Found{.finding = std::move(finding),

@@ -177,6 +177,13 @@ void ApplySmallGain(Wording wording, SizedFinding& sized) {
   sized.edits.clear();
 }
 
+// In order, so that Combine() need not sort the edit again for each plan.
+void Sort(Edit& edit) {
+  if (!std::ranges::is_sorted(edit.scales, {}, &ActivityScale::activity)) {
+    std::ranges::stable_sort(edit.scales, {}, &ActivityScale::activity);
+  }
+}
+
 SizedFinding Propose(Found& found) {
   SizedFinding sized{.finding = std::move(found.finding),
                      .regardless = found.regardless,
@@ -186,6 +193,9 @@ SizedFinding Propose(Found& found) {
   sized.finding.baseline_ms = found.baseline_ms;
   for (Alternative& alternative : found.alternatives) {
     sized.edits.push_back(std::move(alternative.edit));
+  }
+  if (sized.edits.empty() && found.trials.size() == 1) {
+    sized.at_best = std::move(found.trials.front());
   }
   return sized;
 }
@@ -275,13 +285,8 @@ std::optional<SizedFinding> Size(const AnalysisContext& context, Found found) {
   std::erase_if(found.alternatives, [](const Alternative& alternative) {
     return alternative.edit == Edit();
   });
-  // In order, so that Combine() need not sort them again for each plan.
-  for (Alternative& alternative : found.alternatives) {
-    std::vector<ActivityScale>& scales = alternative.edit.scales;
-    if (!std::ranges::is_sorted(scales, {}, &ActivityScale::activity)) {
-      std::ranges::stable_sort(scales, {}, &ActivityScale::activity);
-    }
-  }
+  for (Alternative& alternative : found.alternatives) Sort(alternative.edit);
+  for (Edit& trial : found.trials) Sort(trial);
   const Replay& replay = context.replay;
   const double most_ms =
       found.choice == Choice::kWithinBound ? found.bound_ns * 1e-6 : 1e300;

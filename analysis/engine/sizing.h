@@ -24,6 +24,8 @@ Gain PredictDifference(const AnalysisContext& context, const Edit& edit);
 struct SizedFinding {
   Finding finding;
   std::vector<Edit> edits = {};  // alternatives, the proposed one first
+  // If the gain is a bound: removes what the change could at best.
+  std::optional<Edit> at_best = {};
   // As in Found:
   bool regardless = false;
   bool beyond_noise = false;

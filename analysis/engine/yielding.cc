@@ -113,14 +113,24 @@ constexpr auto kYielding = std::to_array<Yielding>(
      {"unfused-pointwise", "activation-statistics"},
      {"unfused-pointwise", "allocator-churn"},
      {"unfused-pointwise", "attention-by-hand"},
+     {"unfused-pointwise", "broadcast-contraction"},
      {"unfused-pointwise", "constant-rebuilt"},
+     {"unfused-pointwise", "direct-convolution"},
      {"unfused-pointwise", "function-by-hand", 1},
      {"unfused-pointwise", "ignored-labels"},
      {"unfused-pointwise", "large-vocabulary-loss"},
+     {"unfused-pointwise", "late-selection"},
      {"unfused-pointwise", "lstm-step-by-step"},
+     {"unfused-pointwise", "padded-to-maximum"},
      {"unfused-pointwise", "parameter-penalty"},
+     {"unfused-pointwise", "product-order"},
+     {"unfused-pointwise", "repeated-backward"},
+     {"unfused-pointwise", "repeated-forward"},
+     {"unfused-pointwise", "repeated-rows"},
      {"unfused-pointwise", "rnn-in-python"},
+     {"unfused-pointwise", "shifted-buffer"},
      {"unfused-pointwise", "unbatched-loop"},
+     {"unfused-pointwise", "unread-gradients"},
      {"unfused-pointwise", "work-between-steps"},
      {"unread-gradients", "repeated-backward"},
      {"work-between-steps", "host-compute"},
@@ -169,13 +179,19 @@ void StandBehind(const SizedFinding& owner, SizedFinding& neutral) {
                               " does, and leaves training as it is.";
 }
 
+// The change of a finding as replay models it; nullptr if it cannot.
+const Edit* EditOf(const SizedFinding& one) {
+  if (!one.edits.empty()) return &one.edits.front();
+  return one.at_best ? &*one.at_best : nullptr;
+}
+
 // Sets the gain of `general` to what it still gains after the owners' changes.
 void CountRest(const AnalysisContext& context,
                const std::vector<const SizedFinding*>& owners,
                SizedFinding& general) {
   Edit before;
   for (const SizedFinding* owner : owners) {
-    if (!owner->edits.empty()) before = Combine(before, owner->edits.front());
+    before = Combine(before, *EditOf(*owner));
   }
   // Replays the general change on top of the specific ones. The likely range
   // shrinks by the same factor as its gain.
@@ -240,7 +256,7 @@ void Yield(const AnalysisContext& context, std::vector<SizedFinding>& found,
     const bool replayed =
         context.replay.check().valid && !general.edits.empty() &&
         std::ranges::all_of(owners, [](const SizedFinding* owner) {
-          return !owner->edits.empty();
+          return EditOf(*owner) != nullptr;
         });
     if (replayed) {
       CountRest(context, owners, general);

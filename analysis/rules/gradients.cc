@@ -17,7 +17,6 @@
 #include "evidence/gradients/unused_results.h"
 #include "evidence/host_spans.h"
 #include "ops/backward_nodes.h"
-#include "ops/backward_nodes.h"
 #include "ops/op_arguments.h"
 #include "steps/steady_steps.h"
 #include "words/quantities.h"

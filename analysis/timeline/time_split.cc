@@ -109,6 +109,46 @@ PhaseSpans Inferred(const Trace& trace, const OpTree& tree,
   return spans;
 }
 
+// Merges each phase, and takes from it what earlier phases have.
+template <typename Spans>
+Spans Disjoint(Spans spans) {
+  std::vector<Span> taken;
+  for (std::vector<Span>& phase : spans) {
+    phase = Subtract(Merge(std::move(phase)), taken);
+    taken.insert(taken.end(), phase.begin(), phase.end());
+    taken = Merge(std::move(taken));
+  }
+  return spans;
+}
+
+// The busy time of the devices by the phase that launched the work, which the
+// host may have left long before; last, work that no phase launched.
+using DeviceSpans = std::array<std::vector<Span>, kPhases.size() + 1>;
+
+DeviceSpans OnDevice(const Trace& trace, const PhaseSpans& host) {
+  DeviceSpans spans;
+  const auto add = [&](const auto& activities) {
+    for (const auto& activity : activities) {
+      size_t phase = kPhases.size();
+      if (activity.call != kNone) {
+        const int64_t launched_ns =
+            trace.runtime_calls()[activity.call].begin_ns;
+        phase = static_cast<size_t>(
+            std::ranges::find_if(host,
+                                 [&](const std::vector<Span>& own) {
+                                   return Covers(own, launched_ns);
+                                 }) -
+            host.begin());
+      }
+      spans[phase].push_back({activity.begin_ns, activity.end_ns});
+    }
+  };
+  add(trace.kernels());
+  add(trace.copies());
+  add(trace.memsets());
+  return Disjoint(std::move(spans));
+}
+
 // Moves the cost of recording, `ns`, from the causes in `from` to the profiler.
 // Takes all it can from one cause before it goes on to the next.
 void MoveToProfiler(double ns, std::initializer_list<Cause> from,
@@ -166,32 +206,32 @@ std::map<std::string, double> SplitByPhase(const Trace& trace,
                                            const Steps& steps) {
   std::map<std::string, double> result;
   if (steps.steady.empty() || steps.thread == kNone) return result;
-  PhaseSpans spans = AnyPhaseRange(trace) ? Marked(trace, steps.thread)
-                                          : Inferred(trace, tree, steps);
-  // What earlier phases have taken; the rest of the step is "other".
-  std::vector<Span> taken;
-  std::array<int64_t, kPhases.size() + 1> ns{};
-  for (size_t phase = 0; phase < kPhases.size(); ++phase) {
-    const std::vector<Span> own =
-        Subtract(Merge(std::move(spans[phase])), taken);
-    // Uses the tiled spans, so that phases add up to the same step as causes
-    // do.
-    for (size_t i : steps.steady) {
-      ns[phase] += LengthIn(own, steps.windows[i].tiled);
-    }
-    taken.insert(taken.end(), own.begin(), own.end());
-    taken = Merge(std::move(taken));
+  const PhaseSpans host =
+      Disjoint(AnyPhaseRange(trace) ? Marked(trace, steps.thread)
+                                    : Inferred(trace, tree, steps));
+  DeviceSpans device = OnDevice(trace, host);
+  // Busy time of the device comes first, then what the host does meanwhile.
+  std::vector<Span> busy;
+  for (const std::vector<Span>& spans : device) {
+    busy.insert(busy.end(), spans.begin(), spans.end());
   }
-  int64_t rest = 0;
-  for (size_t i : steps.steady) {
-    rest += steps.windows[i].tiled.length() -
-            LengthIn(taken, steps.windows[i].tiled);
+  busy = Merge(std::move(busy));
+  std::array<int64_t, kPhases.size() + 1> ns{};
+  // Uses the tiled spans, so that phases add up to the same step as causes do.
+  for (size_t i : steps.steady) ns.back() += steps.windows[i].tiled.length();
+  for (size_t phase = 0; phase < kPhases.size(); ++phase) {
+    const std::vector<Span> idle = Subtract(host[phase], busy);
+    for (size_t i : steps.steady) {
+      const Span step = steps.windows[i].tiled;
+      ns[phase] += LengthIn(device[phase], step) + LengthIn(idle, step);
+    }
+    ns.back() -= ns[phase];
   }
   const double scale = 1e-6 / steps.steady.size();
   for (size_t phase = 0; phase < kPhases.size(); ++phase) {
     if (ns[phase] > 0) result[std::string(kPhases[phase])] = ns[phase] * scale;
   }
-  if (rest > 0) result["other"] = rest * scale;
+  if (ns.back() > 0) result["other"] = ns.back() * scale;
   return result;
 }
 

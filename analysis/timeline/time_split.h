@@ -32,9 +32,10 @@ void MoveToProfiler(double ns, CauseTimes& split);
 // Returns the milliseconds per steady step of each phase: data, forward,
 // backward, optimizer, validate, other. They come from the phase ranges of the
 // training thread; without any, from loader ranges, autograd nodes and
-// Optimizer ranges; what runs after the optimizer's step is "other". Phases
-// that take no time are left out; empty without steady steps or training
-// thread.
+// Optimizer ranges; what runs after the optimizer's step is "other". While a
+// device is busy, the phase that launched its work counts; while all are idle,
+// that of the host. Phases that take no time are left out; empty without
+// steady steps or training thread.
 std::map<std::string, double> SplitByPhase(const Trace& trace,
                                            const OpTree& tree,
                                            const Steps& steps);

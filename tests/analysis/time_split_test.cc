@@ -226,6 +226,28 @@ TEST(TimeSplitTest, PhasesAreInferredFromAutogradNodes) {
   EXPECT_DOUBLE_EQ(phases.at("optimizer"), 0.2);
 }
 
+// The host is done after 0.5 ms; the device computes for another 0.5 ms.
+TEST(TimeSplitTest, BusyTimeOfADeviceIsOfThePhaseThatLaunchedIt) {
+  const Trace trace = TraceFromText(R"(
+    step 0..1000000 thread=0
+    op 0..100000 thread=0 aten::mm
+    runtime_call 90000..95000 thread=0 correlation=1 cudaLaunchKernel
+    op 100000..300000 thread=1 kind=backward MmBackward0
+    runtime_call 200000..205000 thread=1 correlation=2 cudaLaunchKernel
+    range 300000..500000 thread=0 kind=optimizer Optimizer.step#SGD.step
+    runtime_call 400000..405000 thread=0 correlation=3 cudaLaunchKernel
+    kernel 100000..400000 correlation=1 forward
+    kernel 400000..900000 correlation=2 backward
+    kernel 900000..950000 correlation=3 update
+  )");
+  const AnalysisContext measured(trace);
+  const auto phases = SplitByPhase(trace, measured.tree, measured.steps);
+  EXPECT_DOUBLE_EQ(phases.at("forward"), 0.4);  // 0.1 before its kernel starts
+  EXPECT_DOUBLE_EQ(phases.at("backward"), 0.5);
+  EXPECT_DOUBLE_EQ(phases.at("optimizer"), 0.05);
+  EXPECT_DOUBLE_EQ(phases.at("other"), 0.05);
+}
+
 TEST(TimeSplitTest, WorkAfterTheOptimizersStepIsNoPartOfIt) {
   const auto phases_of = [](const std::string& range) {
     const Trace trace = TraceFromText(R"(

@@ -9,6 +9,8 @@
 #include <string_view>
 #include <utility>
 
+#include "device/blocking.h"
+#include "device/kernel_uses.h"
 #include "evidence/program/op_shapes.h"
 #include "ops/backward_nodes.h"
 #include "ops/contains.h"
@@ -523,11 +525,40 @@ class LoopFinder {
            (loop.chain == "aten::add" && IteratesOver(from_ns, loop));
   }
 
+  // Returns how long the first wait for the device in `span` waits for work
+  // that was launched before `span`. Without the loop, the thread would wait
+  // for it elsewhere.
+  int64_t EarlierWorkNs(RowId thread, Span span) const {
+    const std::vector<HostWait>& waits = m_.waits.all;
+    auto wait = std::ranges::lower_bound(
+        waits, span.begin_ns, {},
+        [](const HostWait& one) { return one.span.begin_ns; });
+    while (wait != waits.end() && wait->thread != thread) ++wait;
+    if (wait == waits.end() || wait->span.begin_ns >= span.end_ns) return 0;
+    // The kernel that runs when the wait begins comes before those that begin
+    // during it.
+    const auto begin_ns = [&](const KernelUse& use) {
+      return m_.trace.kernels()[use.kernel].begin_ns;
+    };
+    const std::vector<KernelUse>& uses = m_.kernels.uses;
+    auto use =
+        std::ranges::lower_bound(uses, wait->span.begin_ns, {}, begin_ns);
+    if (use != uses.begin()) --use;
+    int64_t until_ns = wait->span.begin_ns;
+    for (; use != uses.end() && begin_ns(*use) < wait->span.end_ns; ++use) {
+      const Kernel& kernel = m_.trace.kernels()[use->kernel];
+      if (kernel.call == kNone ||
+          m_.trace.runtime_calls()[kernel.call].begin_ns < span.begin_ns) {
+        until_ns = std::max(until_ns, kernel.end_ns);
+      }
+    }
+    return std::min(until_ns, wait->span.end_ns) - wait->span.begin_ns;
+  }
+
   // Adds the time of `span` to the loop.
   void Measure(RowId thread, Span span, OpLoop& loop) const {
     const std::span<const RowId> rows = m_.tree.of_thread(thread, span);
-    const double ns = static_cast<double>(span.length());
-    loop.ns += ns;
+    loop.ns += static_cast<double>(span.length() - EarlierWorkNs(thread, span));
     loop.events += static_cast<double>(rows.size());
     // Use the median time of each op, because a thread that waits for its core
     // makes single ops seem long.

@@ -189,7 +189,7 @@ Verdict CheckMergedAdapter(const AnalysisContext& m) {
   finding.wrong_if =
       "many more rows pass through the layer than it has inputs and outputs, "
       "so that thin products take longer; or the sum is used elsewhere";
-  return FireBound(std::move(finding), all.saved_ns);
+  return FireBound(std::move(finding), all.saved_ns, all.edit);
 }
 
 // A layer beside which two thin products of an adapter run, in one step.
@@ -419,9 +419,10 @@ Verdict CheckUnmergedAdapter(const AnalysisContext& m) {
       "quantised";
   return FireBound(
       std::move(finding),
-      all.saved_ns + (m.has_gpu ? 0
-                                : between_ns / static_cast<double>(
-                                                   m.steps.steady.size())));
+      all.saved_ns +
+          (m.has_gpu ? 0
+                     : between_ns / static_cast<double>(m.steps.steady.size())),
+      all.edit);
 }
 
 constexpr Rule kRules[] = {

@@ -305,7 +305,7 @@ Verdict CheckRenormalisedAdjacency(const AnalysisContext& m) {
       "the result to all layers; if each batch has a graph of its own, once "
       "per batch, or in the dataset";
   finding.wrong_if = "each layer has a graph of its own";
-  return FireBound(std::move(finding), all.saved_ns + host_ns);
+  return FireBound(std::move(finding), all.saved_ns + host_ns, all.edit);
 }
 
 constexpr Rule kRules[] = {

@@ -242,7 +242,7 @@ Verdict CheckBroadcastContraction(const AnalysisContext& m) {
   finding.wrong_if =
       "the differences are so small beside the numbers themselves that the "
       "product loses them, or other code reads the large tensor";
-  return FireBound(std::move(finding), all.saved_ns);
+  return FireBound(std::move(finding), all.saved_ns, all.edit);
 }
 
 constexpr Rule kRules[] = {

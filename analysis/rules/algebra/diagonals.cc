@@ -140,7 +140,7 @@ Verdict CheckDiagonalProduct(const AnalysisContext& m) {
         "; or, if neither ever changes, do it once before training";
   }
   finding.wrong_if = "the products take another matrix of the same sizes";
-  return FireBound(std::move(finding), all.saved_ns);
+  return FireBound(std::move(finding), all.saved_ns, all.edit);
 }
 
 // A diagonal matrix that is factorised, in one step.
@@ -248,7 +248,7 @@ Verdict CheckDiagonalCovariance(const AnalysisContext& m) {
             "place of torch.linalg.slogdet(torch.diag_embed(scale)), 1 / scale "
             "in place of the inverse";
   finding.wrong_if = "a full matrix of the same sizes is factorised";
-  return FireBound(std::move(finding), all.saved_ns);
+  return FireBound(std::move(finding), all.saved_ns, all.edit);
 }
 
 constexpr Rule kRules[] = {

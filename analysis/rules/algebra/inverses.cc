@@ -314,6 +314,7 @@ Verdict CheckExplicitInverse(const AnalysisContext& m) {
   }
   return Fire(Found{.finding = std::move(finding),
                     .bound_ns = all.saved_ns,
+                    .trials = {all.edit},
                     .at_most = only_constant ? FindingSeverity::kLow
                                              : FindingSeverity::kCritical});
 }

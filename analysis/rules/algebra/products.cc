@@ -503,7 +503,7 @@ Verdict CheckProductOrder(const AnalysisContext& m) {
   Finding finding = FindingAbout(m, longest.first, longest.then, words.example);
   if (!longest.sure) finding.confidence = Confidence::kHint;
   words.describe(m, longest, trains, all.ns, finding);
-  return FireBound(std::move(finding), all.saved_ns);
+  return FireBound(std::move(finding), all.saved_ns, all.edit);
 }
 
 constexpr Rule kRules[] = {

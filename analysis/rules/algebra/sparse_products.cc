@@ -198,7 +198,7 @@ Verdict CheckOneHotProduct(const AnalysisContext& m) {
   }
   finding.wrong_if =
       "several numbers of a row may be set, or be other than one";
-  return FireBound(std::move(finding), all.saved_ns);
+  return FireBound(std::move(finding), all.saved_ns, all.edit);
 }
 
 // A product with a constant square matrix on the left.
@@ -423,7 +423,7 @@ Verdict CheckSparseKeptDense(const AnalysisContext& m) {
   finding.wrong_if =
       "more than a few per cent of the matrix are not zero, as of a constant "
       "transform (a DCT, a filter)";
-  return FireBound(std::move(finding), all.saved_ns);
+  return FireBound(std::move(finding), all.saved_ns, all.edit);
 }
 
 constexpr Rule kRules[] = {

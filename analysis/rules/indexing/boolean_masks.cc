@@ -149,7 +149,7 @@ Verdict CheckBooleanMask(const AnalysisContext& m) {
   finding.wrong_if =
       "what follows needs the picked elements in a row, as a median does, or "
       "is expensive and few of them are picked";
-  return FireBound(std::move(finding), all.saved_ns);
+  return FireBound(std::move(finding), all.saved_ns, all.edit);
 }
 
 constexpr Rule kRules[] = {

@@ -115,7 +115,7 @@ Verdict CheckLateSelection(const AnalysisContext& m) {
   finding.fix_cpp = AdviceCpp(largest.maker);
   finding.wrong_if = "the rest is used as well, in the next step for example";
   return FireBound(std::move(finding),
-                   all.saved_ns + (m.has_gpu ? 0 : behind_ns));
+                   all.saved_ns + (m.has_gpu ? 0 : behind_ns), all.edit);
 }
 
 constexpr Rule kRules[] = {

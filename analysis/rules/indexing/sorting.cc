@@ -113,7 +113,7 @@ Verdict CheckDoubleArgsort(const AnalysisContext& m) {
         "torch::arange(n).expand_as(order))";
   }
   finding.wrong_if = "the second sort is of other numbers of the same sizes";
-  return FireBound(std::move(finding), all.saved_ns);
+  return FireBound(std::move(finding), all.saved_ns, all.edit);
 }
 
 constexpr Rule kRules[] = {

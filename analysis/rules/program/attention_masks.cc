@@ -167,8 +167,9 @@ Verdict CheckAttentionMask(const AnalysisContext& m) {
       "the mask is not causal, such as a learned bias or a window, or the "
       "flash kernel is missing for another reason (torch.nn.attention."
       "sdpa_kernel(SDPBackend.FLASH_ATTENTION) warns why)";
-  return first.length == 0 ? FireBound(std::move(finding), all.saved_ns)
-                           : Fire(std::move(finding), all.edit, all.saved_ns);
+  return first.length == 0
+             ? FireBound(std::move(finding), all.saved_ns, all.edit)
+             : Fire(std::move(finding), all.edit, all.saved_ns);
 }
 
 constexpr Rule kRules[] = {

@@ -155,7 +155,7 @@ Verdict CheckFrozenAverage(const AnalysisContext& m) {
   finding.wrong_if =
       "these tensors are changed by other means than gradients, as buffers "
       "are";
-  return FireBound(std::move(finding), all.saved_ns);
+  return FireBound(std::move(finding), all.saved_ns, all.edit);
 }
 
 constexpr Rule kRules[] = {

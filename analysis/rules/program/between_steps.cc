@@ -94,10 +94,14 @@ std::vector<RowId> RowsOf(const std::vector<OpBetweenSteps>& ops) {
   return rows;
 }
 
-// Returns the edit without the ops. Waits for the device remain, because
-// host-sync reports them.
-Edit WithoutOps(const AnalysisContext& m, const Part& part,
-                std::vector<ActivityRef>& activities) {
+// A run with a GPU without the ops of a part.
+struct Removed {
+  Edit edit;
+  double device_ns = 0;  // of their work, per step
+};
+
+// Waits for the device remain, because host-sync reports them.
+Removed WithoutOps(const AnalysisContext& m, const Part& part) {
   std::vector<Span> waits;
   for (const HostWait& wait : m.waits.all) {
     if (wait.thread == m.steps.thread) waits.push_back(wait.span);
@@ -109,10 +113,12 @@ Edit WithoutOps(const AnalysisContext& m, const Part& part,
       spans.push_back({m.steps.thread, span});
     }
   }
-  activities = LaunchedIn(m, spans);
-  Edit edit = Without(spans, activities);
-  for (ActivityScale& scale : edit.scales) scale.factor = 1 - part.saved;
-  return edit;
+  const std::vector<ActivityRef> activities = LaunchedIn(m, spans);
+  Removed removed{.edit = Without(spans, activities),
+                  .device_ns = DeviceNsPerStep(m, activities)};
+  for (ActivityScale& scale : removed.edit.scales)
+    scale.factor = 1 - part.saved;
+  return removed;
 }
 
 void SayFix(BetweenSteps kind, Finding& finding) {
@@ -201,7 +207,8 @@ double LeastShare(const AnalysisContext& m, BetweenSteps kind) {
   return m.has_gpu && of_weights ? kShareOfWeights : kShare;
 }
 
-Found Describe(const AnalysisContext& m, BetweenSteps kind, const Part& part) {
+Found Describe(const AnalysisContext& m, BetweenSteps kind, const Part& part,
+               Removed removed) {
   const double step = m.step_ns();
   Finding finding;
   finding.confidence =
@@ -231,13 +238,12 @@ Found Describe(const AnalysisContext& m, BetweenSteps kind, const Part& part) {
         m, part.saved * part.ns + part.around_ns, EventsIn(m, part.ops));
     return found;
   }
-  std::vector<ActivityRef> activities;
-  found.alternatives = {{WithoutOps(m, part, activities)}};
-  const double device_ns = DeviceNsPerStep(m, activities);
+  found.alternatives = {{std::move(removed.edit)}};
   found.finding.evidence += " On the GPU their work takes " +
-                            Milliseconds(device_ns * 1e-6) + " per step.";
+                            Milliseconds(removed.device_ns * 1e-6) +
+                            " per step.";
   // Saved host time counts at most as much as the device waits for the host.
-  found.bound_ns = part.saved * device_ns +
+  found.bound_ns = part.saved * removed.device_ns +
                    std::min(part.ns, m.MeanNs(Cause::kDispatch) +
                                          m.MeanNs(Cause::kHostCode));
   // If the device hides the work, the replay predicts no gain, and the finding
@@ -272,11 +278,14 @@ Verdict CheckWorkBetweenSteps(const AnalysisContext& m) {
   for (auto& [kind, part] : parts) {
     const bool says_little = kind == BetweenSteps::kOther;
     const double least_ns = LeastShare(m, kind) * m.step_ns();
-    if ((says_little && !verdict.found.empty()) || part.ns < least_ns ||
+    if ((says_little && !verdict.found.empty()) ||
         !InMostSteps(work, part.ops)) {
       continue;
     }
-    Found found = Describe(m, kind, part);
+    Removed removed;
+    if (m.has_gpu) removed = WithoutOps(m, part);
+    if (std::max(part.ns, removed.device_ns) < least_ns) continue;
+    Found found = Describe(m, kind, part, std::move(removed));
     if (found.bound_ns >= least_ns) {
       verdict.found.push_back(std::move(found));
     }

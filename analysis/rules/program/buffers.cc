@@ -194,7 +194,8 @@ Verdict CheckShiftedBuffer(const AnalysisContext& m) {
       "the elements in order";
   return FireBound(
       std::move(finding),
-      all.saved_ns + freed_ns / static_cast<double>(m.steps.steady.size()));
+      all.saved_ns + freed_ns / static_cast<double>(m.steps.steady.size()),
+      all.edit);
 }
 
 constexpr Rule kRules[] = {

@@ -246,7 +246,7 @@ Verdict CheckDirectConvolution(const AnalysisContext& m) {
   } else {
     Advise(weight.size() > 3, finding);
   }
-  return FireBound(std::move(finding), all.saved_ns);
+  return FireBound(std::move(finding), all.saved_ns, all.edit);
 }
 
 constexpr Rule kRules[] = {

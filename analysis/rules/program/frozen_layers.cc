@@ -188,6 +188,7 @@ Verdict CheckFrozenForward(const AnalysisContext& m) {
       "need too much memory";
   return Fire(Found{.finding = std::move(finding),
                     .bound_ns = all.saved_ns,
+                    .trials = {all.edit},
                     .at_most = FindingSeverity::kLow});
 }
 

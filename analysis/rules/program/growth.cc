@@ -377,7 +377,7 @@ Verdict CheckGrowingHistory(const AnalysisContext& m) {
       "add to the metric in each step, and compute it once per epoch or every "
       "N steps";
   finding.wrong_if = "the next step needs the result";
-  return FireBound(std::move(finding), all.saved_ns);
+  return FireBound(std::move(finding), all.saved_ns, all.edit);
 }
 
 constexpr Rule kRules[] = {

@@ -333,6 +333,7 @@ Verdict CheckInvariantInLoop(const AnalysisContext& m) {
   }
   return Fire(Found{.finding = std::move(finding),
                     .bound_ns = all.saved_ns + code_ns / steps,
+                    .trials = {all.edit},
                     .at_most = longest.proven ? FindingSeverity::kCritical
                                               : FindingSeverity::kLow});
 }

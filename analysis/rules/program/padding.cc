@@ -284,7 +284,7 @@ Verdict FirePadded(const AnalysisContext& m,
   finding.fix_python = kFixPython;
   finding.fix_cpp = kFixCpp;
   finding.wrong_if = kWrongIf;
-  return FireBound(std::move(finding), all.saved_ns);
+  return FireBound(std::move(finding), all.saved_ns, all.edit);
 }
 
 // An op in one step that takes a padding mask.
@@ -358,6 +358,7 @@ Verdict AskForLengths(const AnalysisContext& m) {
       "it";
   return Fire(Found{.finding = std::move(finding),
                     .bound_ns = all.saved_ns,
+                    .trials = {all.edit},
                     .at_most = FindingSeverity::kLow});
 }
 

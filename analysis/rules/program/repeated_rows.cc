@@ -249,7 +249,7 @@ Verdict CheckRepeatedRows(const AnalysisContext& m) {
   finding.wrong_if =
       "the repeated rows are changed before the layer by something that is not "
       "linear";
-  return FireBound(std::move(finding), all.saved_ns);
+  return FireBound(std::move(finding), all.saved_ns, all.edit);
 }
 
 constexpr Rule kRules[] = {

@@ -542,6 +542,7 @@ void AddTwins(const AnalysisContext& m, const std::vector<TwinPass>& found,
   verdict.found.push_back(
       {.finding = std::move(finding),
        .bound_ns = all.saved_ns,
+       .trials = {all.edit},
        .at_most = shown ? FindingSeverity::kCritical : FindingSeverity::kLow});
 }
 

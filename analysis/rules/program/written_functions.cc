@@ -372,7 +372,7 @@ Verdict CheckWrittenFunction(const AnalysisContext& m) {
   finding.fix_python = std::move(python);
   finding.fix_cpp = std::move(cpp);
   finding.wrong_if = "the function differs from PyTorch's on purpose";
-  return FireBound(std::move(finding), all.saved_ns);
+  return FireBound(std::move(finding), all.saved_ns, all.edit);
 }
 
 constexpr Rule kRules[] = {

@@ -357,8 +357,8 @@ TEST(WorkBetweenStepsTest, CountsOnlyOpsOnWeightsAtTheStartOfAStep) {
   EXPECT_TRUE(IsClean(AtTheHead({"512,256", "512", "10,512"}, true), kRule));
 }
 
-// Steps of 4 ms on the device, plus `kernels` statistics kernels of 25 us.
-Report OnGpu(int kernels, bool waits) {
+// Steps of 4 ms on the device, plus `kernels` statistics kernels of `us` us.
+Report OnGpu(int kernels, bool waits, double us = 25) {
   ComputeText text;
   for (int i = 0; i < 8; ++i) {
     text.Op("aten::linear", "", {{"gemm", 1'500}}, 20);
@@ -372,7 +372,7 @@ Report OnGpu(int kernels, bool waits) {
     for (int k = 0; k < kernels; ++k) {
       text.Op("aten::histc",
               k % 2 ? "(float[512,256],int)" : "(float[512],int)",
-              {{"kernelHistogram1D", 25}}, 15);
+              {{"kernelHistogram1D", us}}, 15);
     }
     if (waits) {
       text.Begin();
@@ -394,6 +394,14 @@ TEST(WorkBetweenStepsTest, CountsKernelsOnAGpu) {
             std::string::npos)
       << finding->evidence;
   EXPECT_TRUE(IsClean(OnGpu(10, false), kRule));
+}
+
+// The ops take 0.15 of 6 ms on the host.
+TEST(WorkBetweenStepsTest, FindsLongKernelsOfOpsThatAreShortOnTheHost) {
+  const Report report = OnGpu(10, false, 200);
+  const Finding* finding = Find(report, kRule);
+  ASSERT_NE(finding, nullptr);
+  EXPECT_NEAR(finding->gain.expected_ms, 2, 0.05);
 }
 
 TEST(WorkBetweenStepsTest, LeavesAWaitForTheGpuToHostSync) {
