@@ -8,6 +8,7 @@
 
 #include "device/device_numbers.h"
 #include "ops/by_name.h"
+#include "ops/contains.h"
 #include "ops/op_arguments.h"
 #include "steps/patterns.h"
 #include "steps/steady_steps.h"
@@ -57,6 +58,14 @@ class Costs {
   ByName<KernelClass> class_of_;
 };
 
+// True for products with a single vector (cuBLAS, "void gemv2T_kernel_val<int,
+// ...>"). Each element of the matrix is used once, so reading it takes the
+// time.
+bool MultipliesAVector(std::string_view kernel) {
+  const std::string_view name = kernel.substr(0, kernel.find('<'));
+  return Contains(name, "gemv") || Contains(name, "dot_kernel");
+}
+
 // Completes `use` from the kernel's name, for kernels without an op that says
 // what they compute.
 KernelUse ByItsName(KernelUse use) {
@@ -65,8 +74,8 @@ KernelUse ByItsName(KernelUse use) {
   return use;
 }
 
-KernelUse Describe(const Trace& trace, RowId row, const KernelTraits& traits,
-                   Costs& costs) {
+KernelUse ByItsOp(const Trace& trace, RowId row, const KernelTraits& traits,
+                  Costs& costs) {
   const Kernel& kernel = trace.kernels()[row];
   KernelUse use;
   use.kernel = row;
@@ -102,6 +111,17 @@ KernelUse Describe(const Trace& trace, RowId row, const KernelTraits& traits,
   }
   use.eligible &= use.multiplies && SuitsTensorCores(cost) &&
                   use.precision != Precision::kFp64;
+  return use;
+}
+
+KernelUse Describe(const Trace& trace, RowId row, const KernelTraits& traits,
+                   Costs& costs) {
+  KernelUse use = ByItsOp(trace, row, traits, costs);
+  // In float32, 16 bits would still halve what is read.
+  if (Is16Bit(use.precision) &&
+      MultipliesAVector(trace.name(trace.kernels()[row].name))) {
+    use.eligible = false;
+  }
   return use;
 }
 

@@ -25,6 +25,9 @@ struct Yielding {
   // keeps its gain, and only stands behind.
   bool is_neutral = false;
 };
+// As `specific`: any bound on ops that are not needed. Replay removes them and
+// tells how much of them the general finding counts.
+constexpr std::string_view kRemoved = "*";
 constexpr auto kYielding = std::to_array<Yielding>(
     {{"attention-by-hand", "allocator-churn"},
      {"cores-idle", "contended-cores"},
@@ -110,27 +113,20 @@ constexpr auto kYielding = std::to_array<Yielding>(
      {"unbatched-loop", "small-micro-batches"},
      {"unbatched-loop", "work-between-steps", 1},
      {"unfused-optimizer", "dense-embedding-gradient", 1, true},
+     {"unfused-pointwise", kRemoved},
      {"unfused-pointwise", "activation-statistics"},
      {"unfused-pointwise", "allocator-churn"},
      {"unfused-pointwise", "attention-by-hand"},
-     {"unfused-pointwise", "broadcast-contraction"},
      {"unfused-pointwise", "constant-rebuilt"},
-     {"unfused-pointwise", "direct-convolution"},
      {"unfused-pointwise", "function-by-hand", 1},
      {"unfused-pointwise", "ignored-labels"},
      {"unfused-pointwise", "large-vocabulary-loss"},
-     {"unfused-pointwise", "late-selection"},
      {"unfused-pointwise", "lstm-step-by-step"},
-     {"unfused-pointwise", "padded-to-maximum"},
      {"unfused-pointwise", "parameter-penalty"},
-     {"unfused-pointwise", "product-order"},
      {"unfused-pointwise", "repeated-backward"},
      {"unfused-pointwise", "repeated-forward"},
-     {"unfused-pointwise", "repeated-rows"},
      {"unfused-pointwise", "rnn-in-python"},
-     {"unfused-pointwise", "shifted-buffer"},
      {"unfused-pointwise", "unbatched-loop"},
-     {"unfused-pointwise", "unread-gradients"},
      {"unfused-pointwise", "work-between-steps"},
      {"unread-gradients", "repeated-backward"},
      {"work-between-steps", "host-compute"},
@@ -139,6 +135,12 @@ constexpr auto kYielding = std::to_array<Yielding>(
 bool IsNeutral(std::string_view general) {
   return std::ranges::any_of(kYielding, [&](const Yielding& pair) {
     return pair.general == general && pair.is_neutral;
+  });
+}
+
+bool YieldsToRemoved(std::string_view general) {
+  return std::ranges::any_of(kYielding, [&](const Yielding& pair) {
+    return pair.general == general && pair.specific == kRemoved;
   });
 }
 
@@ -151,10 +153,14 @@ std::vector<const SizedFinding*> OwnersOf(
     const bool is_owner =
         std::ranges::any_of(kYielding, [&](const Yielding& pair) {
           return pair.general == general.id &&
-                 pair.specific == one.finding.id &&
+                 (pair.specific == one.finding.id ||
+                  (pair.specific == kRemoved && one.at_best)) &&
                  one.at_most > FindingSeverity::kLow &&
                  one.finding.gain.expected_ms >
-                     pair.least * general.gain.expected_ms;
+                     pair.least * general.gain.expected_ms &&
+                 // Which is a part of the other must not be a guess.
+                 (pair.least == 0 ||
+                  one.finding.confidence >= general.confidence);
         });
     if (is_owner && one.finding.gain_kind != GainKind::kNone &&
         LikelyMs(one.finding) >= MinReportableGainMs(context)) {
@@ -179,10 +185,13 @@ void StandBehind(const SizedFinding& owner, SizedFinding& neutral) {
                               " does, and leaves training as it is.";
 }
 
-// The change of a finding as replay models it; nullptr if it cannot.
-const Edit* EditOf(const SizedFinding& one) {
-  if (!one.edits.empty()) return &one.edits.front();
-  return one.at_best ? &*one.at_best : nullptr;
+// The change of `owner` as replay models it; nullptr if it cannot. The rest of
+// launch-bound and others is not replayed for bounds: what the ops cost beyond
+// their own time would be left over.
+const Edit* EditOf(const SizedFinding& owner, const Finding& general) {
+  if (!owner.edits.empty()) return &owner.edits.front();
+  return owner.at_best && YieldsToRemoved(general.id) ? &*owner.at_best
+                                                      : nullptr;
 }
 
 // Sets the gain of `general` to what it still gains after the owners' changes.
@@ -191,7 +200,7 @@ void CountRest(const AnalysisContext& context,
                SizedFinding& general) {
   Edit before;
   for (const SizedFinding* owner : owners) {
-    before = Combine(before, *EditOf(*owner));
+    before = Combine(before, *EditOf(*owner, general.finding));
   }
   // Replays the general change on top of the specific ones. The likely range
   // shrinks by the same factor as its gain.
@@ -255,8 +264,8 @@ void Yield(const AnalysisContext& context, std::vector<SizedFinding>& found,
     }
     const bool replayed =
         context.replay.check().valid && !general.edits.empty() &&
-        std::ranges::all_of(owners, [](const SizedFinding* owner) {
-          return EditOf(*owner) != nullptr;
+        std::ranges::all_of(owners, [&](const SizedFinding* owner) {
+          return EditOf(*owner, general.finding) != nullptr;
         });
     if (replayed) {
       CountRest(context, owners, general);

@@ -18,6 +18,8 @@ namespace stepscope {
 namespace convolution_rules {
 namespace {
 
+constexpr double kLeastSearching = 0.01;  // of the step, as for other gains
+
 constexpr double kShare = 0.20;     // of the compute time
 constexpr double kMostGain = 0.27;  // measured in "17 tips", number 6
 constexpr double kStepsPerSearch = 10;
@@ -97,12 +99,35 @@ Verdict CheckBenchmarkOff(const AnalysisContext& m) {
                     .best_case = faster(kMostGain)});
 }
 
-// True in steps other than warm-up, in which a search is expected.
-bool InCountedStep(const AnalysisContext& m, int64_t time) {
-  return std::ranges::any_of(m.steps.windows, [&](const StepWindow& step) {
-    return step.kind != StepKind::kWarmUp && step.host.begin_ns <= time &&
-           time < step.host.end_ns;
-  });
+// Returns the step at `time`, or the number of steps if there is none. Leaves
+// out warm-up, in which a search is expected.
+size_t CountedStepAt(const AnalysisContext& m, int64_t time) {
+  const auto at =
+      std::ranges::find_if(m.steps.windows, [&](const StepWindow& step) {
+        return step.kind != StepKind::kWarmUp && step.host.begin_ns <= time &&
+               time < step.host.end_ns;
+      });
+  return static_cast<size_t>(at - m.steps.windows.begin());
+}
+
+// Returns by how much the steps `searching` are longer than the others, in ns
+// per step of the run; 0 if there are no others.
+double LongerBy(const AnalysisContext& m, const std::set<size_t>& searching) {
+  double with = 0, without = 0, others = 0;
+  for (size_t i = 0; i < m.steps.windows.size(); ++i) {
+    const StepWindow& step = m.steps.windows[i];
+    if (step.kind == StepKind::kWarmUp) continue;
+    const auto ns = static_cast<double>(step.tiled.length());
+    if (searching.contains(i)) {
+      with += ns;
+    } else {
+      without += ns;
+      ++others;
+    }
+  }
+  if (others == 0) return 0;
+  const auto count = static_cast<double>(searching.size());
+  return std::max(0.0, with - count * without / others) / (count + others);
 }
 
 Verdict CheckConvRetuning(const AnalysisContext& m) {
@@ -110,6 +135,7 @@ Verdict CheckConvRetuning(const AnalysisContext& m) {
   if (calls.all().empty()) return Clean();
   std::set<std::pair<NameId, RowId>> seen;
   std::vector<ConvolutionCall> searches;
+  std::set<size_t> in;
   bool shapes = false;
   for (const ConvolutionCall& call : calls.all()) {
     const Op& op = m.trace.ops()[call.op];
@@ -118,8 +144,10 @@ Verdict CheckConvRetuning(const AnalysisContext& m) {
     const bool fresh =
         seen.emplace(op.name, op.inputs).second || op.inputs == kNone;
     shapes |= op.inputs != kNone;
-    if (fresh && call.searches && InCountedStep(m, op.begin_ns)) {
+    const size_t step = CountedStepAt(m, op.begin_ns);
+    if (fresh && call.searches && step < m.steps.windows.size()) {
       searches.push_back(call);
+      in.insert(step);
     }
   }
   const double windows = static_cast<double>(m.steps.windows.size());
@@ -127,7 +155,10 @@ Verdict CheckConvRetuning(const AnalysisContext& m) {
     return Clean();
   }
   Finding finding;
-  finding.confidence = shapes ? Confidence::kStrong : Confidence::kHint;
+  // A step runs the same convolutions as the one before, so searches in several
+  // steps are for new sizes.
+  finding.confidence =
+      shapes || in.size() > 1 ? Confidence::kStrong : Confidence::kHint;
   // A search costs the time that its call takes beyond the chosen kernel.
   double excess = 0;
   for (const ConvolutionCall& call : searches) {
@@ -139,7 +170,10 @@ Verdict CheckConvRetuning(const AnalysisContext& m) {
           {-1, op.begin_ns, op.end_ns, OpWithShapes(m.trace, call.op)});
     }
   }
-  if (excess * 1e-6 < MinReportableGainMs(m)) return Clean();
+  // The device also waits for what a search allocates and frees. The searches
+  // themselves make the steps vary.
+  excess = std::max(excess, LongerBy(m, in));
+  if (excess < kLeastSearching * m.step_ns()) return Clean();
   finding.evidence =
       "cuDNN searches for the fastest algorithm repeatedly: " +
       Count(static_cast<int64_t>(searches.size()), "search", "searches") +
@@ -160,7 +194,9 @@ Verdict CheckConvRetuning(const AnalysisContext& m) {
   // A single search may not recur, so it is reported without a gain.
   if (searches.size() > 1) {
     finding.assumption = "at best, cuDNN does not search at all";
-    return FireBound(std::move(finding), excess);
+    return Fire(Found{.finding = std::move(finding),
+                      .bound_ns = excess,
+                      .beyond_noise = true});
   }
   finding.assumption =
       "a single search, for example for the last batch of an epoch, costs "

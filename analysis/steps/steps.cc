@@ -193,7 +193,10 @@ void MarkWarmUp(std::vector<StepWindow>& windows) {
   for (size_t i = 0; i < windows.size(); ++i) {
     const double length = windows[i].tiled.length();
     const double rest = MedianWithout(sorted, length);
-    if (length > kSlowTimes * rest &&
+    // What recurs to the last step is not done once.
+    const bool recurs = i + 1 < windows.size() &&
+                        2 * windows.back().one_off_ns >= windows[i].one_off_ns;
+    if (length > kSlowTimes * rest && !recurs &&
         windows[i].one_off_ns >= kMinExplainedFrac * (length - rest)) {
       windows[i].kind = StepKind::kWarmUp;
     }

@@ -80,6 +80,7 @@ std::vector<Absent> AbsentRules() {
       {"repeated-backward", kPython},
       {"repeated-forward", kPython},
       {"repeated-rows", kPython},
+      {"scattered-rnn-weights", "the gallery has no recurrent layer"},
       {"shifted-buffer", kPython},
       {"slow-bus", "depends on the machine"},
       {"slow-half-products", "depends on the CPU"},

@@ -234,9 +234,9 @@ TEST(DeviceProgramTest, ASingleStepIsReplayedWithAWiderRange) {
   const Gain sure = PredictGain(several, Halved(six.ranks[0], "some_kernel"));
   // The range is a fifth of the logarithm of the step, as outcomes define it.
   const double step_ms = m.replay.StepNs({}) * 1e-6;
-  EXPECT_NEAR(std::log(1 - gain.low_ms / step_ms) /
-                  std::log(1 - sure.low_ms / step_ms),
-              0.8, 0.02);
+  EXPECT_NEAR(
+      std::log(1 - gain.low_ms / step_ms) / std::log(1 - sure.low_ms / step_ms),
+      0.8, 0.02);
   EXPECT_LT(gain.high_ms, step_ms);
 }
 

@@ -145,6 +145,22 @@ TEST(DeviceReplayTest, FasterKernelsGainTheirTimeIfTheDeviceIsBusy) {
               0.02 * Truth(body(45)));
 }
 
+// The device pauses for 2 us before each kernel.
+TEST(DeviceReplayTest, TheGapBeforeAKernelGoesWithIt) {
+  const auto body = [](int kernels) {
+    return "kernel other_kernel 500us\n" + ManyKernels(kernels, 20, 1) +
+           kReadBack;
+  };
+  const std::string machine = "gpu A100 between=2us\n";
+  const Recorded run(body(50), kSteps, machine);
+  Edit edit;
+  for (const ActivityRef& work : run.Kernels("some_kernel")) {
+    edit.scales.push_back({work, 0});
+  }
+  const double truth = Truth(body(0), kSteps, machine);
+  EXPECT_NEAR(run.After(edit), truth, 0.1 * truth);
+}
+
 // In such a loop, only launches wait: for room in the queue.
 TEST(DeviceReplayTest, FasterKernelsGainTheirTimeIfTheQueueIsFull) {
   const auto body = [](double us) { return ManyKernels(700, us, 5); };

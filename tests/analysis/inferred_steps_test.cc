@@ -138,7 +138,8 @@ TEST(WholeRecordingTest, IsJudgedAsOneStepWhereThereAreNone) {
   for (const auto& [cause, ms] : report.recording_split_ms) sum += ms;
   EXPECT_NEAR(sum, report.recording_ms, 1e-9);
   EXPECT_DOUBLE_EQ(report.recording_split_ms.at("compute"), 4000e-6);
-  EXPECT_NE(ToText(report, TextOptions()).find("whole recording"), std::string::npos);
+  EXPECT_NE(ToText(report, TextOptions()).find("whole recording"),
+            std::string::npos);
 }
 
 // A launch of `load_us` on an idle device, then 1 ms of kernels.

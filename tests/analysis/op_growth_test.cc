@@ -88,8 +88,8 @@ TEST(OpGrowthTest, AnOperandThatIsNoParameterGrows) {
 
 // A frozen linear layer has weights without gradients.
 TEST(OpGrowthTest, FrozenLinearLayersHaveWeights) {
-  const CpuText text = ByMatrix(
-      "[4,4]", "inputs=(float[4,1024],float[1024,1024]) aten::linear");
+  const CpuText text =
+      ByMatrix("[4,4]", "inputs=(float[4,1024],float[1024,1024]) aten::linear");
   EXPECT_NEAR(FixedUs(text)[0], 500 - 168, 1);
 }
 

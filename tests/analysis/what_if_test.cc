@@ -7,10 +7,10 @@
 #include <string>
 #include <utility>
 
-#include "support/cpu_text.h"
-#include "support/gpu_text.h"
 #include "analysis/rules/rule_testing.h"
 #include "support/cpu_loop.h"
+#include "support/cpu_text.h"
+#include "support/gpu_text.h"
 
 namespace stepscope::what_if_test {
 namespace {

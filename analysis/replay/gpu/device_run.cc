@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "ops/activity.h"
+
 namespace stepscope {
 namespace {
 
@@ -171,7 +173,13 @@ void Simulation::Launch(const HostNode& node) {
     if (activity.in_optimizer && activity.step >= 0) {
       begin = std::max(begin, overlapped_end_[activity.step]);
     }
-    begin += LateBy(activity, begin) + edited_.latency * activity.opaque_ns;
+    double late = LateBy(activity, begin);
+    // The short gap before an activity goes with it. If it is later than that,
+    // others held the device, and now hold up the next one.
+    if (edited_.activity_ns[i] <= 0) {
+      late = std::max(late - static_cast<double>(kQueuedLatencyNs), 0.0);
+    }
+    begin += late + edited_.latency * activity.opaque_ns;
     const double end = begin + edited_.activity_ns[i];
     queued ? queue.Extend(end) : queue.Push(end, activity);
     Ended(i, end);

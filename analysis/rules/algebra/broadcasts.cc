@@ -60,6 +60,18 @@ std::set<size_t> ReducedDims(const Trace& trace, RowId op, size_t rank) {
   return dims;
 }
 
+// The same from the sizes of the result, for recordings without the values of
+// arguments (torch before 2.1): the last dimension that is missing in
+// `reduced`.
+std::set<size_t> MissingDim(const Dims& whole, const Dims& reduced) {
+  for (size_t dim = whole.size(); dim-- > 0;) {
+    Dims left = whole;
+    left.erase(left.begin() + static_cast<std::ptrdiff_t>(dim));
+    if (left == reduced) return {dim};
+  }
+  return {};
+}
+
 class Finder {
  public:
   explicit Finder(const AnalysisContext& context) : m_(context) {}
@@ -156,15 +168,18 @@ class Finder {
   // over a dimension that both tensors have. `next` is in time order.
   bool IsSummedUp(std::span<const RowId> next, Contraction& one) const {
     bool squares = false;
-    for (RowId row : next) {
+    for (size_t i = 0; i < next.size(); ++i) {
+      const RowId row = next[i];
       const TensorShape input = TensorArgument(m_.trace, row, 0);
       // Any other op may need the whole tensor.
       if (!input.known() || input.dims != one.made) return false;
       const std::string_view name = PlainNameOf(m_.trace, row);
       one.ops.push_back(row);
       if (IsAnyOf(name, {"sum", "mean", "norm", "linalg_vector_norm"})) {
-        const std::set<size_t> dims =
-            ReducedDims(m_.trace, row, one.made.size());
+        std::set<size_t> dims = ReducedDims(m_.trace, row, one.made.size());
+        if (dims.empty() && !HasValues(row) && i + 1 < next.size()) {
+          dims = MissingDim(one.made, DimsOf(m_.trace, next[i + 1], 0));
+        }
         return !dims.empty() && std::ranges::all_of(dims, [&](size_t dim) {
           return IsShared(one, dim);
         });
@@ -177,6 +192,16 @@ class Finder {
       squares = true;
     }
     return false;
+  }
+
+  // True if the value of any argument of `row` was recorded.
+  bool HasValues(RowId row) const {
+    const RowId inputs = m_.trace.ops()[row].inputs;
+    return inputs != kNone &&
+           std::ranges::any_of(m_.trace.op_inputs()[inputs].arguments,
+                               [&](const Argument& one) {
+                                 return !m_.trace.name(one.concrete).empty();
+                               });
   }
 
   static bool IsShared(const Contraction& one, size_t dim) {

@@ -71,6 +71,7 @@ class Finder {
         loads_(LoaderSpans(m_.trace, m_.steps.thread)),
         calls_device_(m_.trace.ops().size()),
         idle_(IdleSpans(m_.waits.idle)) {
+    AddLastIdle();
     for (const RuntimeCall& call : m_.trace.runtime_calls()) {
       for (RowId op = call.op; op != kNone && !calls_device_[op];
            op = m_.trace.ops()[op].parent) {
@@ -171,6 +172,25 @@ class Finder {
   }
 
  private:
+  // Adds the idle time at the end of the last step, which no launch ends.
+  void AddLastIdle() {
+    if (m_.steps.steady.empty()) return;
+    const Span step = m_.steps.windows[m_.steps.steady.back()].tiled;
+    int64_t done_ns = step.begin_ns;
+    const auto add = [&](const auto& activities) {
+      for (const auto& one : activities) {
+        if (one.begin_ns < step.end_ns) done_ns = std::max(done_ns, one.end_ns);
+      }
+    };
+    add(m_.trace.kernels());
+    add(m_.trace.copies());
+    add(m_.trace.memsets());
+    if (done_ns >= step.end_ns ||
+        (!idle_.empty() && idle_.back().end_ns > done_ns))
+      return;
+    idle_.push_back({done_ns, step.end_ns});
+  }
+
   // True if an op in `span` does more than move tensors. Then the time beside
   // ops is Python's.
   bool UpdatesByOps(Span span) const {
@@ -182,15 +202,25 @@ class Finder {
                  !IsAnyOf(name, {"aten::copy_", "aten::to", "aten::_to_copy"});
         });
   }
-  // True if one of `ops`, in time order, begins right after a download that
-  // ends at `end_ns`. Without sizes, nothing else shows that it takes the
-  // tensor.
+  // True if one of `ops`, in time order, comes right after a download that ends
+  // at `end_ns`, or after ops that convert it on the host. Without sizes,
+  // nothing else shows that it takes the tensor.
   bool IsTakenBy(const std::vector<RowId>& ops, int64_t end_ns) const {
     const auto next = std::ranges::lower_bound(ops, end_ns, {}, [&](RowId row) {
       return m_.trace.ops()[row].begin_ns;
     });
-    return next != ops.end() &&
-           m_.trace.ops()[*next].begin_ns - end_ns <= kComputesNs;
+    if (next == ops.end()) return false;
+    const Span until{end_ns, m_.trace.ops()[*next].begin_ns};
+    int64_t done_ns = end_ns;
+    for (RowId row : m_.tree.of_thread(m_.steps.thread, until)) {
+      const Op& op = m_.trace.ops()[row];
+      if (op.parent != kNone || op.begin_ns < end_ns) continue;
+      if (calls_device_[row] || op.begin_ns - done_ns > kComputesNs) {
+        return false;
+      }
+      done_ns = op.end_ns;
+    }
+    return until.end_ns - done_ns <= kComputesNs;
   }
 
   // Returns the idle gaps of the device during which the host is in `span`. A

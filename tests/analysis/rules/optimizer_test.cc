@@ -89,7 +89,8 @@ TEST(UnfusedOptimizerTest, NamesTheOptimizerOfTheRecording) {
                   .starts_with("torch.optim.AdamW(..., fused=True)"));
   EXPECT_TRUE(FixOf(OnGpu({.name = "RMSprop"}))
                   .starts_with("RMSprop has no fused version"));
-  EXPECT_TRUE(FixOf(OnGpu({.named = false})).starts_with("fused=True (available"));
+  EXPECT_TRUE(
+      FixOf(OnGpu({.named = false})).starts_with("fused=True (available"));
 }
 
 TEST(UnfusedOptimizerTest, SeesLibTorchWhereNoRangeNamesTheStep) {

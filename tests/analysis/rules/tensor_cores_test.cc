@@ -298,6 +298,19 @@ TEST(TensorCoresIdleTest, BlamesShapesWhere16BitKernelsDoNotUseThem) {
   EXPECT_NE(finding->fix_python.find("multiples of 8"), std::string::npos);
 }
 
+// The weights of a generation that makes one token at a time are read once.
+TEST(TensorCoresIdleTest, LeavesOutProductsWithAVector) {
+  const auto by = [](const std::string& type) {
+    return With({.kernel = "void gemv2T_kernel_val<int, int, " + type + ", " +
+                           type + ", " + type + ", float, 128, 16, 4, 4>()",
+                 .inputs = "",
+                 .rest_us = 0});
+  };
+  EXPECT_TRUE(IsClean(by("__nv_bfloat16"), "tensor-cores-idle"));
+  // 16 bits would halve what is read.
+  EXPECT_FALSE(IsClean(by("float"), "tensor-cores-idle"));
+}
+
 TEST(Tf32OffTest, FiresOnPlainFloat32Products) {
   const Report report = With({});
   const Finding* finding = Find(report, "tf32-off");

@@ -14,6 +14,7 @@ struct Pairs {
   std::string reduce = "aten::sum";
   std::string dims = "[2]";
   std::string before = {};  // an op before the first one
+  std::string after = {};   // sizes that an op behind the sum takes
 };
 
 // Steps of 10 ms: combining all pairs takes 1 ms, squaring 1 ms and summing 0.5
@@ -31,9 +32,12 @@ Report Of(const Pairs& how) {
     if (!how.then.empty()) {
       text.Op(second + " inputs=(" + how.made + ") " + how.then, 1'000);
     }
-    text.Op("inputs=(" + how.made + ",ScalarList=\"" + how.dims + "\") " +
+    text.Op("inputs=(" + how.made +
+                (how.dims.empty() ? ",ScalarList) "
+                                  : ",ScalarList=\"" + how.dims + "\") ") +
                 how.reduce,
             500);
+    if (!how.after.empty()) text.Op("inputs=(" + how.after + ") aten::sqrt", 1);
     text.Nested("kind=backward " + second + " PowBackward0", 1'000, "aten::mul",
                 990);
     text.Nested("kind=backward " + first + " SubBackward0", 1'000, "aten::neg",
@@ -80,6 +84,13 @@ TEST(BroadcastContractionTest, NeedsADimensionThatBothHave) {
   EXPECT_TRUE(IsClean(Of({.dims = "[1]"}), kRule));
   EXPECT_TRUE(IsClean(Of({.dims = "[]"}), kRule));
   EXPECT_TRUE(IsClean(Of({.left = "float[128,128,64]"}), kRule));
+}
+
+// Files of torch before 2.1 have no values of arguments.
+TEST(BroadcastContractionTest, TheResultTellsWhichDimensionWasSummedUp) {
+  EXPECT_FALSE(IsClean(Of({.dims = "", .after = "float[128,128]"}), kRule));
+  EXPECT_TRUE(IsClean(Of({.dims = "", .after = "float[128,64]"}), kRule));
+  EXPECT_TRUE(IsClean(Of({.dims = ""}), kRule));
 }
 
 TEST(BroadcastContractionTest, SmallTensorsStayInTheCache) {
