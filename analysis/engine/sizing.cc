@@ -290,10 +290,10 @@ std::optional<SizedFinding> Size(const AnalysisContext& context, Found found) {
   const Replay& replay = context.replay;
   const double most_ms =
       found.choice == Choice::kWithinBound ? found.bound_ns * 1e-6 : 1e300;
-  // Not for rules with their own baseline: they know how far their bound may be
-  // off.
+  // Not for rules with their own baseline, or that find what makes steps vary:
+  // they know how far their bound may be off.
   double noise = 0;
-  if (found.baseline_ms == 0) {
+  if (found.baseline_ms == 0 && !found.beyond_noise) {
     noise = NoiseFrac(context);
     found.bound_ns *= 1 + noise;
   }

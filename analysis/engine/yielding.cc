@@ -25,8 +25,8 @@ struct Yielding {
   // keeps its gain, and only stands behind.
   bool is_neutral = false;
 };
-// As `specific`: any bound on ops that are not needed. Replay removes them and
-// tells how much of them the general finding counts.
+// As `specific`: any bound on ops that are not needed, if replay can remove
+// them and tell how much of them the general finding counts.
 constexpr std::string_view kRemoved = "*";
 constexpr auto kYielding = std::to_array<Yielding>(
     {{"attention-by-hand", "allocator-churn"},
@@ -144,11 +144,13 @@ bool YieldsToRemoved(std::string_view general) {
   });
 }
 
+using Owners = std::vector<const SizedFinding*>;
+
 // The findings that `general` yields to, largest first.
-std::vector<const SizedFinding*> OwnersOf(
-    const AnalysisContext& context, const std::vector<SizedFinding>& found,
-    const Finding& general) {
-  std::vector<const SizedFinding*> owners;
+Owners OwnersOf(const AnalysisContext& context,
+                const std::vector<SizedFinding>& found,
+                const Finding& general) {
+  Owners owners;
   for (const SizedFinding& one : found) {
     const bool is_owner =
         std::ranges::any_of(kYielding, [&](const Yielding& pair) {
@@ -186,7 +188,7 @@ void StandBehind(const SizedFinding& owner, SizedFinding& neutral) {
 }
 
 // The change of `owner` as replay models it; nullptr if it cannot. The rest of
-// launch-bound and others is not replayed for bounds: what the ops cost beyond
+// small-batch and others is not replayed for bounds: what the ops cost beyond
 // their own time would be left over.
 const Edit* EditOf(const SizedFinding& owner, const Finding& general) {
   if (!owner.edits.empty()) return &owner.edits.front();
@@ -195,8 +197,8 @@ const Edit* EditOf(const SizedFinding& owner, const Finding& general) {
 }
 
 // Sets the gain of `general` to what it still gains after the owners' changes.
-void CountRest(const AnalysisContext& context,
-               const std::vector<const SizedFinding*>& owners,
+// False if they do not affect it.
+bool CountRest(const AnalysisContext& context, const Owners& owners,
                SizedFinding& general) {
   Edit before;
   for (const SizedFinding* owner : owners) {
@@ -210,7 +212,7 @@ void CountRest(const AnalysisContext& context,
   Finding& finding = general.finding;
   const double share =
       std::max(0.0, left * 1e-6) / std::max(finding.gain.expected_ms, 1e-9);
-  if (share >= 1) return;  // the changes do not affect each other
+  if (share >= 1) return false;  // the changes do not affect each other
   for (double* ms : {&finding.gain.low_ms, &finding.gain.expected_ms,
                      &finding.gain.high_ms}) {
     *ms *= share;
@@ -220,15 +222,13 @@ void CountRest(const AnalysisContext& context,
     finding.speedup =
         finding.baseline_ms / (finding.baseline_ms - finding.gain.expected_ms);
   }
-  PutAfter(*owners.front(), general);
+  return true;
 }
 
 // The same if one of the gains is a bound. Both gains are taken to be the same
 // time, so their difference bounds what is left.
-void SubtractBounds(const AnalysisContext& context,
-                    const std::vector<const SizedFinding*>& owners,
+void SubtractBounds(const AnalysisContext& context, const Owners& owners,
                     SizedFinding& general) {
-  PutAfter(*owners.front(), general);
   Finding& finding = general.finding;
   double owned_ms = 0;
   for (const SizedFinding* owner : owners) {
@@ -253,8 +253,7 @@ void Yield(const AnalysisContext& context, std::vector<SizedFinding>& found,
   std::vector<size_t> drained;  // rows of `found` that gain too little
   for (size_t i = 0; i < found.size(); ++i) {
     SizedFinding& general = found[i];
-    const std::vector<const SizedFinding*> owners =
-        OwnersOf(context, found, general.finding);
+    const Owners owners = OwnersOf(context, found, general.finding);
     if (owners.empty() || general.finding.gain_kind == GainKind::kNone) {
       continue;
     }
@@ -262,16 +261,22 @@ void Yield(const AnalysisContext& context, std::vector<SizedFinding>& found,
       StandBehind(*owners.front(), general);
       continue;
     }
-    const bool replayed =
-        context.replay.check().valid && !general.edits.empty() &&
-        std::ranges::all_of(owners, [&](const SizedFinding* owner) {
-          return EditOf(*owner, general.finding) != nullptr;
-        });
-    if (replayed) {
-      CountRest(context, owners, general);
-    } else {
-      SubtractBounds(context, owners, general);
+    // First what replay can tell, then the others.
+    Owners replayed, bounds;
+    for (const SizedFinding* owner : owners) {
+      const bool can = context.replay.check().valid && !general.edits.empty() &&
+                       EditOf(*owner, general.finding) != nullptr;
+      (can ? replayed : bounds).push_back(owner);
     }
+    // Gains of one kind are not mixed, unless replay is needed.
+    if (!bounds.empty() && !YieldsToRemoved(general.finding.id)) {
+      bounds = owners;
+      replayed.clear();
+    }
+    const bool is_rest =
+        !replayed.empty() && CountRest(context, replayed, general);
+    if (!bounds.empty()) SubtractBounds(context, bounds, general);
+    if (is_rest || !bounds.empty()) PutAfter(*owners.front(), general);
     if (LikelyMs(general.finding) >= MinReportableGainMs(context)) continue;
     superseded.push_back(
         SupersededBy(general.finding.id, owners.front()->finding.id));
