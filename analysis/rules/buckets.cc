@@ -23,6 +23,9 @@ namespace {
 constexpr double kExposedShare = 0.03;
 // Far more than the 4 to 5 that DDP's default gives.
 constexpr size_t kManyCollectives = 20;
+// Where sizes are unknown: with so many parameters for each all-reduce, buckets
+// exist. A layer has a weight and a bias, whose gradients come together.
+constexpr double kParametersOfABucket = 3;
 constexpr int64_t kTinyBytes = 256 << 10;
 constexpr double kOneBucketShare = 0.8;
 // The assumed number of 25 MiB buckets if sizes are unknown.
@@ -132,8 +135,9 @@ Edit InBuckets(const AnalysisContext& m,
   return edit;
 }
 
-Verdict CheckRuns(const AnalysisContext& m) {
-  const CollectiveRuns runs = FindRuns(m, kManyCollectives);
+// `buckets`: all-reduces of gradients are buckets already.
+Verdict CheckRuns(const AnalysisContext& m, bool buckets) {
+  const CollectiveRuns runs = FindRuns(m, kManyCollectives, !buckets);
   if (!AreMostSteps(m.steps, runs.steps)) return Clean();
   const auto wanted = [&](const Collective& one) {
     return runs.members.contains(
@@ -182,7 +186,7 @@ Verdict CheckBucketShape(const AnalysisContext& m) {
   if (m.collectives.empty()) return AnswerWithoutCollectives(m);
   const std::vector<GradientPass> passes =
       FindGradientPasses(m.trace, m.tree, m.steps, m.collectives);
-  if (passes.empty()) return CheckRuns(m);
+  if (passes.empty()) return CheckRuns(m, false);
   const Shape shape = ShapeOf(m, passes);
   const CollectiveTotals totals = TotalsOf(m.collectives, m.steps, IsGradient);
   const LateGradients late = FindLateGradients(m, passes);
@@ -190,10 +194,13 @@ Verdict CheckBucketShape(const AnalysisContext& m) {
   const bool split = shape.per_parameter || shape.tiny;
   const bool one_bucket =
       shape.one_bucket && totals.exposed_ns >= kExposedShare * step;
-  if (!split && !one_bucket) return CheckRuns(m);
-
   const int64_t per_pass =
       std::llround(shape.collectives / std::max(shape.passes, 1.0));
+  if (!split && !one_bucket) {
+    return CheckRuns(m, shape.parameters >= kParametersOfABucket *
+                                                static_cast<double>(per_pass));
+  }
+
   Finding finding;
   finding.confidence = Confidence::kStrong;
   finding.evidence = Count(per_pass, "all-reduce") + " per backward pass";

@@ -12,6 +12,7 @@
 #include "context/rule.h"
 #include "device/convolution_calls.h"
 #include "evidence/kernel_evidence.h"
+#include "steps/steady_steps.h"
 #include "words/quantities.h"
 
 namespace stepscope {
@@ -99,37 +100,6 @@ Verdict CheckBenchmarkOff(const AnalysisContext& m) {
                     .best_case = faster(kMostGain)});
 }
 
-// Returns the step at `time`, or the number of steps if there is none. Leaves
-// out warm-up, in which a search is expected.
-size_t CountedStepAt(const AnalysisContext& m, int64_t time) {
-  const auto at =
-      std::ranges::find_if(m.steps.windows, [&](const StepWindow& step) {
-        return step.kind != StepKind::kWarmUp && step.host.begin_ns <= time &&
-               time < step.host.end_ns;
-      });
-  return static_cast<size_t>(at - m.steps.windows.begin());
-}
-
-// Returns by how much the steps `searching` are longer than the others, in ns
-// per step of the run; 0 if there are no others.
-double LongerBy(const AnalysisContext& m, const std::set<size_t>& searching) {
-  double with = 0, without = 0, others = 0;
-  for (size_t i = 0; i < m.steps.windows.size(); ++i) {
-    const StepWindow& step = m.steps.windows[i];
-    if (step.kind == StepKind::kWarmUp) continue;
-    const auto ns = static_cast<double>(step.tiled.length());
-    if (searching.contains(i)) {
-      with += ns;
-    } else {
-      without += ns;
-      ++others;
-    }
-  }
-  if (others == 0) return 0;
-  const auto count = static_cast<double>(searching.size());
-  return std::max(0.0, with - count * without / others) / (count + others);
-}
-
 Verdict CheckConvRetuning(const AnalysisContext& m) {
   const ConvolutionCalls calls(m.trace);
   if (calls.all().empty()) return Clean();
@@ -144,7 +114,7 @@ Verdict CheckConvRetuning(const AnalysisContext& m) {
     const bool fresh =
         seen.emplace(op.name, op.inputs).second || op.inputs == kNone;
     shapes |= op.inputs != kNone;
-    const size_t step = CountedStepAt(m, op.begin_ns);
+    const size_t step = CountedStepAt(m.steps, op.begin_ns);
     if (fresh && call.searches && step < m.steps.windows.size()) {
       searches.push_back(call);
       in.insert(step);
@@ -172,7 +142,7 @@ Verdict CheckConvRetuning(const AnalysisContext& m) {
   }
   // The device also waits for what a search allocates and frees. The searches
   // themselves make the steps vary.
-  excess = std::max(excess, LongerBy(m, in));
+  excess = std::max(excess, LongerBy(m.steps, in));
   if (excess < kLeastSearching * m.step_ns()) return Clean();
   finding.evidence =
       "cuDNN searches for the fastest algorithm repeatedly: " +

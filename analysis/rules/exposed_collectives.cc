@@ -235,6 +235,13 @@ double SayNeededAtOnce(const AnalysisContext& m,
   return totals.exposed_ns;
 }
 
+void SayHowToArriveTogether(Finding& finding) {
+  finding.fix_cpp = finding.fix_python =
+      "give all ranks equal work per step: batches of equal token count "
+      "(packing, or a sampler that fills batches by length); record all ranks "
+      "and analyze their folder, which names the late ones";
+}
+
 Verdict CheckExposed(const AnalysisContext& m) {
   if (m.trace.run().world_size == 1) return Clean();
   if (m.collectives.empty()) return AnswerWithoutCollectives(m);
@@ -290,6 +297,7 @@ Verdict CheckExposed(const AnalysisContext& m) {
     finding.evidence += kFillTheStep;
     finding.assumption = "at best: faster links, or ranks that arrive in time";
     finding.fix_cpp = finding.fix_python = kFindSlowLinks;
+    if (WaitsAtTheFirst(m)) SayHowToArriveTogether(finding);
     return FireBound(std::move(finding), exposed);
   }
   const double most_ns = HidingBoundNs(m, early_ns, finding);

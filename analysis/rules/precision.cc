@@ -354,21 +354,43 @@ bool IsHalf(std::string_view type) {
   return IsAnyOf(type, {"c10::Half", "c10::BFloat16"});
 }
 
-// A cast between float32 and 16 bits inside a product, as autocast makes it. A
-// cast that the program asks for is an op of its own, or part of type_as.
+// A cast between float32 and 16 bits inside a product, as autocast makes it, or
+// of a matrix right before the product that takes it. Other casts that the
+// program asks for are ops of their own, or part of type_as.
 struct Cast {
   size_t step = 0;
   RowId row = kNone;
   std::string_view to = {};  // the type
 };
 
+// True if the next outermost op that computes multiplies by the matrix that the
+// outermost op `row` makes. Its other factor has other sizes, so that the
+// matrix is a weight.
+bool IsTakenByProduct(const AnalysisContext& m, RowId row) {
+  const Dims& dims = DimsOf(m.trace, row, 0);
+  if (dims.size() != 2) return false;
+  const Op& op = m.trace.ops()[row];
+  const std::span<const RowId> rows = m.tree.of_thread(op.thread);
+  auto next = std::ranges::lower_bound(rows, op.end_ns, {}, [&](RowId other) {
+    return m.trace.ops()[other].begin_ns;
+  });
+  while (next != rows.end() &&
+         (m.trace.ops()[*next].parent != kNone ||
+          (m.tree.traits(*next).bookkeeping && !m.tree.traits(*next).matmul))) {
+    ++next;
+  }
+  return next != rows.end() && m.tree.traits(*next).matmul &&
+         DimsOf(m.trace, *next, 1) == dims && DimsOf(m.trace, *next, 0) != dims;
+}
+
 std::vector<Cast> CastsOf(const AnalysisContext& m) {
   std::vector<Cast> found;
   const std::span<const Op> ops = m.trace.ops();
   for (RowId row = 0; row < ops.size(); ++row) {
     const Op& op = ops[row];
-    if (m.trace.name(op.name) != "aten::_to_copy" ||
-        !m.tree.traits(OutermostOf(m.trace, row)).matmul) {
+    if (m.trace.name(op.name) != "aten::_to_copy") continue;
+    const RowId around = OutermostOf(m.trace, row);
+    if (!m.tree.traits(around).matmul && !IsTakenByProduct(m, around)) {
       continue;
     }
     const size_t step = SteadyStepAt(m.steps, op.begin_ns);

@@ -100,11 +100,14 @@ std::string BlockedInWords(const AnalysisContext& m, const WaitSums& sums) {
 }
 
 // Returns a finding whose proposed change removes the waits in `filter`.
+// `fetches`: they only fetch results.
 Verdict FireForWaits(const AnalysisContext& m, const WaitFilter& filter,
-                     const WaitSums& sums, Finding finding) {
+                     const WaitSums& sums, Finding finding,
+                     bool fetches = false) {
   Found found{.finding = std::move(finding),
               .alternatives = {{WithoutWaits(m.waits, filter)}},
               .bound_ns = sums.bound_ns};
+  if (fetches) found.at_most = FindingSeverity::kLow;
   DescribeWaits(m, filter, found);
   // Idle time caused by later launches, in addition to that right after the
   // waits.
@@ -118,6 +121,19 @@ Verdict FireForWaits(const AnalysisContext& m, const WaitFilter& filter,
   return Fire(std::move(found));
 }
 
+// Returns when downloads were launched, sorted.
+std::vector<int64_t> DownloadTimes(const Trace& trace) {
+  std::vector<int64_t> times;
+  for (const Copy& copy : trace.copies()) {
+    if (copy.call != kNone && (copy.destination == MemoryKind::kPinned ||
+                               copy.destination == MemoryKind::kPageable)) {
+      times.push_back(trace.runtime_calls()[copy.call].begin_ns);
+    }
+  }
+  std::ranges::sort(times);
+  return times;
+}
+
 // True if most of the blocked time fetches what a model computed, after the
 // last launch of a step that trains nothing. Such a read delays no launch of
 // its own step: only the next step could be launched before it.
@@ -126,18 +142,47 @@ bool FetchesResults(const AnalysisContext& m,
                     const WaitFilter& filter) {
   if (!OnlyInfers(m)) return false;
   const std::vector<std::vector<int64_t>> launches = LaunchTimes(m);
+  const std::vector<int64_t> downloads = DownloadTimes(m.trace);
+  // True if what was launched last before an explicit wait is a download.
+  const auto follows_download = [&](const HostWait& wait) {
+    const auto next = std::ranges::lower_bound(downloads, wait.span.begin_ns);
+    if (next == downloads.begin()) return false;
+    const auto launched =
+        std::ranges::upper_bound(launches[wait.step], *(next - 1));
+    return launched == launches[wait.step].end() ||
+           *launched >= wait.span.begin_ns;
+  };
   int64_t blocked_ns = 0, fetching_ns = 0;
   for (size_t i = 0; i < kinds.size(); ++i) {
     const HostWait& wait = m.waits.all[i];
     if (!wait.steady || !filter(wait)) continue;
     blocked_ns += wait.blocked_ns;
     const std::vector<int64_t>& launched = launches[wait.step];
-    if (kinds[i] == ReadKind::kCopy && !launched.empty() &&
-        launched.back() < wait.span.begin_ns) {
+    const bool copies = wait.kind == WaitKind::kExplicit
+                            ? follows_download(wait)
+                            : kinds[i] == ReadKind::kCopy;
+    if (copies && !launched.empty() && launched.back() < wait.span.begin_ns) {
       fetching_ns += wait.blocked_ns;
     }
   }
   return 2 * fetching_ns > blocked_ns;
+}
+
+// Describes waits that only fetch results.
+void SayFetches(Finding& finding) {
+  // Whether there is a next input to begin with is not recorded.
+  finding.confidence = Confidence::kHint;
+  finding.evidence += " They fetch the step's results after its last launch.";
+  finding.assumption = "the next step can begin before these results arrive";
+  finding.fix_cpp =
+      "launch the model on the next inputs before you read these results: "
+      "copy them into pinned memory with non_blocking=true, record an event, "
+      "and read them when the event is done";
+  finding.fix_python =
+      "launch the model on the next inputs before you read these results: "
+      "copy them into pinned memory with non_blocking=True, record an event, "
+      "and read them when the event is done";
+  finding.wrong_if = "the next inputs depend on these results.";
 }
 
 // True if the waits at the site read values, not the number of results.
@@ -196,24 +241,10 @@ Verdict CheckHostSync(const AnalysisContext& m) {
         "use BatchNorm in place of SyncBatchNorm (do not call "
         "convert_sync_batchnorm()) if each rank has 16 samples or more";
   }
-  if (FetchesResults(m, kinds, filter)) {
-    // Whether there is a next input to begin with is not recorded.
-    finding.confidence = Confidence::kHint;
-    finding.evidence +=
-        " These reads fetch the step's results after its last launch.";
-    finding.assumption = "the next step can begin before these results arrive";
-    finding.fix_cpp =
-        "launch the model on the next inputs before you read these results: "
-        "copy them into pinned memory with non_blocking=true, record an event, "
-        "and read them when the event is done";
-    finding.fix_python =
-        "launch the model on the next inputs before you read these results: "
-        "copy them into pinned memory with non_blocking=True, record an event, "
-        "and read them when the event is done";
-    finding.wrong_if = "the next inputs depend on these results.";
-  }
+  const bool fetches = FetchesResults(m, kinds, filter);
+  if (fetches) SayFetches(finding);
   finding.wrong_if += kFindSites;
-  return FireForWaits(m, filter, sums, std::move(finding));
+  return FireForWaits(m, filter, sums, std::move(finding), fetches);
 }
 
 // Returns the share of the waits in `filter` right before which their thread
@@ -280,7 +311,9 @@ Verdict CheckExplicitSync(const AnalysisContext& m) {
   }
   finding.wrong_if =
       "code outside PyTorch reads GPU memory right after the wait";
-  return FireForWaits(m, filter, sums, std::move(finding));
+  const bool fetches = FetchesResults(m, ReadKinds(m), filter);
+  if (fetches) SayFetches(finding);
+  return FireForWaits(m, filter, sums, std::move(finding), fetches);
 }
 
 Verdict CheckGradClipSync(const AnalysisContext& m) {

@@ -38,6 +38,15 @@ inline size_t SteadyStepAt(const Steps& steps, int64_t time_ns,
                                                          : steps.windows.size();
 }
 
+// The same, but all steps except warm-up count.
+inline size_t CountedStepAt(const Steps& steps, int64_t time_ns) {
+  const size_t index = WindowAt(steps, &StepWindow::host, time_ns);
+  return index < steps.windows.size() &&
+                 steps.windows[index].kind != StepKind::kWarmUp
+             ? index
+             : steps.windows.size();
+}
+
 // The share of the steady steps that rules call most of them. What a loop does
 // in fewer steps is not part of its usual step. Our own choice.
 inline constexpr double kMostSteps = 2.0 / 3;

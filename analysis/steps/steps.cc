@@ -361,4 +361,22 @@ StepStats StatsOf(const Steps& steps) {
   return stats;
 }
 
+double LongerBy(const Steps& steps, const std::set<size_t>& some) {
+  double with = 0, without = 0, others = 0;
+  for (size_t i = 0; i < steps.windows.size(); ++i) {
+    const StepWindow& step = steps.windows[i];
+    if (step.kind == StepKind::kWarmUp) continue;
+    const auto ns = static_cast<double>(step.tiled.length());
+    if (some.contains(i)) {
+      with += ns;
+    } else {
+      without += ns;
+      ++others;
+    }
+  }
+  if (others == 0) return 0;
+  const auto count = static_cast<double>(some.size());
+  return std::max(0.0, with - count * without / others) / (count + others);
+}
+
 }  // namespace stepscope

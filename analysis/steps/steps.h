@@ -12,7 +12,9 @@
 #include <stepscope/report.h>
 #include <stepscope/trace.h>
 
+#include <cstddef>
 #include <cstdint>
+#include <set>
 #include <vector>
 
 #include "ops/op_traits.h"
@@ -32,6 +34,11 @@ std::vector<Span> OneOffSpans(const Trace& trace);
 // Counts all steps, none if the only window is a whole recording; mean, median
 // and variation are those of the tiled spans of steady steps.
 StepStats StatsOf(const Steps& steps);
+
+// Returns by how much the steps `some` (indices of windows) are longer than the
+// others, in ns per step of the run; 0 if there are no others. Leaves out
+// warm-up.
+double LongerBy(const Steps& steps, const std::set<size_t>& some);
 
 // The part of a recording that is replayed.
 struct ReplayWindow {

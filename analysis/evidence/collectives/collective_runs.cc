@@ -29,7 +29,8 @@ RunKey KeyOf(const AnalysisContext& m, const Collective& one) {
           m.trace.kernels()[one.kernel].stream};
 }
 
-std::vector<std::vector<size_t>> RunsOf(const AnalysisContext& m) {
+std::vector<std::vector<size_t>> RunsOf(const AnalysisContext& m,
+                                        bool gradients) {
   const std::vector<int64_t> products = LaunchesOfProducts(m);
   const auto issued = [&](size_t i) {
     const Collective& one = m.collectives[i];
@@ -42,7 +43,7 @@ std::vector<std::vector<size_t>> RunsOf(const AnalysisContext& m) {
     // size.
     if (one.kernel != kNone && one.bytes < 0 && one.step != kNoStep &&
         std::ranges::binary_search(m.steps.steady, one.step) &&
-        !FeedsANode(m, one)) {
+        (gradients || !one.gradient) && !FeedsANode(m, one)) {
       order.push_back(i);
     }
   }
@@ -70,11 +71,11 @@ std::vector<std::vector<size_t>> RunsOf(const AnalysisContext& m) {
 
 // One call in place of many saves the launches, and all exposed times but the
 // longest.
-CollectiveRuns FindRuns(const AnalysisContext& m, size_t many) {
+CollectiveRuns FindRuns(const AnalysisContext& m, size_t many, bool gradients) {
   CollectiveRuns all;
   std::map<size_t, size_t> by_step;
   std::map<CollectiveKind, double> kinds;
-  for (const std::vector<size_t>& run : RunsOf(m)) {
+  for (const std::vector<size_t>& run : RunsOf(m, gradients)) {
     if (run.size() < 2) continue;
     double sum = 0, longest = 0;
     for (size_t i : run) {

@@ -23,7 +23,9 @@ struct CollectiveRuns {
 };
 
 // Searches the kernels of the steady steps. A step counts in `steps` if merging
-// its runs saves at least `many` collectives.
-CollectiveRuns FindRuns(const AnalysisContext& context, size_t many);
+// its runs saves at least `many` collectives. Leaves out all-reduces of
+// gradients unless `gradients`.
+CollectiveRuns FindRuns(const AnalysisContext& context, size_t many,
+                        bool gradients);
 
 }  // namespace stepscope

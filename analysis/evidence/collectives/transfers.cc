@@ -5,6 +5,8 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "evidence/gradient_passes.h"
 #include "words/quantities.h"
@@ -13,6 +15,11 @@ namespace stepscope {
 namespace {
 
 constexpr int64_t kBigBytes = 1 << 20;  // large enough to measure a rate by
+// Fewer all-reduces have no usual length, and smaller factors may be chance.
+// Our own choices.
+constexpr size_t kFewestReduces = 4;
+constexpr double kWaitingTimes = 4;
+constexpr double kMostPasses = 2.0 / 3;
 
 }  // namespace
 
@@ -49,6 +56,33 @@ bool WaitsByChance(const AnalysisContext& m, double exposed) {
              std::sqrt(2 * std::log(ranks)) * m.stats.cov * m.step_ns();
 }
 
+std::optional<FirstReduces> WaitsAtTheFirst(const AnalysisContext& m) {
+  FirstReduces found;
+  double passes = 0, waiting = 0;
+  for (const GradientPass& pass :
+       FindGradientPasses(m.trace, m.tree, m.steps, m.collectives)) {
+    if (pass.sizes_known || pass.collectives.size() < kFewestReduces) continue;
+    const auto ns_of = [&](size_t i) {
+      return static_cast<double>(m.collectives[i].moved.length());
+    };
+    std::vector<double> rest;
+    for (size_t i : pass.collectives) rest.push_back(ns_of(i));
+    const double first = rest.front();
+    rest.erase(rest.begin());
+    const double median = Median(std::move(rest));
+    ++passes;
+    waiting += first >= kWaitingTimes * median;
+    found.first_ns += first;
+    found.rest_ns += median;
+    found.waiting_ns += std::max(0.0, first - median);
+  }
+  if (passes == 0 || waiting < kMostPasses * passes) return {};
+  found.first_ns /= passes;
+  found.rest_ns /= passes;
+  found.waiting_ns /= static_cast<double>(m.steps.steady.size());
+  return found;
+}
+
 std::string TransferOrWait(const AnalysisContext& m) {
   const int32_t ranks = m.trace.run().world_size;
   const double bandwidth = BestBusBandwidth(m.collectives, ranks);
@@ -65,6 +99,14 @@ std::string TransferOrWait(const AnalysisContext& m) {
   }
   const std::optional<double> moving = TransfersNs(m, bandwidth);
   if (!moving) {
+    if (const auto waits = WaitsAtTheFirst(m)) {
+      return " The first all-reduce of a backward pass takes " +
+             Milliseconds(waits->first_ns * 1e-6) + ", the others " +
+             Milliseconds(waits->rest_ns * 1e-6) +
+             " in the median: this rank waits there for ranks that arrive "
+             "later, " +
+             Milliseconds(waits->waiting_ns * 1e-6) + " per step.";
+    }
     return " Sizes were not recorded, so transfers and waiting for other "
            "ranks cannot be distinguished.";
   }

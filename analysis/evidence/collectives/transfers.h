@@ -36,6 +36,17 @@ std::optional<double> TransfersNs(const AnalysisContext& m, double bandwidth);
 // deviations later than the mean, and no choice of buckets makes that shorter.
 bool WaitsByChance(const AnalysisContext& m, double exposed);
 
+// How long the first all-reduce of a backward pass takes, beside the others.
+struct FirstReduces {
+  double first_ns = 0, rest_ns = 0;  // means over the passes; rest: of medians
+  double waiting_ns = 0;             // the difference, per steady step
+};
+
+// DDP's first bucket is the smallest. If it takes several times as long as the
+// others in most passes, this rank waits there for ranks that arrive later.
+// nullopt if not, or if sizes are known, which tell more.
+std::optional<FirstReduces> WaitsAtTheFirst(const AnalysisContext& m);
+
 // Returns a sentence that splits the exposed time into moving the bytes and the
 // rest.
 std::string TransferOrWait(const AnalysisContext& m);

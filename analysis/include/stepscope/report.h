@@ -243,7 +243,7 @@ struct RankRow {
   double waiting_ms = 0;  // the part of exposed_ms until the last rank arrives
   double late_ms = 0;     // arrival after the median rank, summed over a step
   double host_ms = -1;    // host time without waits; -1 unknown
-  double loading_ms = 0;  // data loading on the training thread
+  double loading_ms = 0;  // data loading while no device is busy
   int64_t last = 0;       // skewed collectives at which this rank was last
   double clock_offset_us = 0;  // subtracted from its clock to align the ranks
   std::string host = {};       // its machine; "" unknown

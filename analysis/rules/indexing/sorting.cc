@@ -1,7 +1,9 @@
-// Are all elements sorted twice to rank them? Source: the second argsort of a
-// permutation computes its inverse, which a scatter writes in one pass; the
-// rank of one element is the number of larger elements.
+// Is more sorted than needed? Sources: the second argsort of a permutation
+// computes its inverse, which a scatter writes in one pass; the rank of one
+// element is the number of larger elements. FlashInfer, "Sorting-Free GPU
+// Kernels for LLM Sampling": top-p sampling needs no sorted vocabulary.
 #include <cstddef>
+#include <iterator>
 #include <span>
 #include <string>
 #include <string_view>
@@ -9,6 +11,7 @@
 #include <vector>
 
 #include "context/rule.h"
+#include "evidence/gradient_passes.h"
 #include "evidence/program/op_shapes.h"
 #include "evidence/program/shortened_ops.h"
 #include "ops/contains.h"
@@ -20,6 +23,8 @@
 namespace stepscope {
 namespace sorting_rules {
 namespace {
+
+// --- double-argsort
 
 constexpr char kChange[] = "ranks without a second sort";
 
@@ -116,7 +121,92 @@ Verdict CheckDoubleArgsort(const AnalysisContext& m) {
   return FireBound(std::move(finding), all.saved_ns, all.edit);
 }
 
+// --- sorted-sampling
+
+// Top-p sampling of tokens in one step: sort, softmax, cumsum, and what removes
+// the unlikely tokens, up to the scatter that brings them back in order.
+struct Sampling {
+  size_t step = 0;
+  std::vector<RowId> ops = {};
+};
+
+std::vector<Sampling> FindSamplings(const AnalysisContext& m) {
+  constexpr std::string_view kFirst[] = {"sort", "softmax", "cumsum"};
+  constexpr size_t kMostOps = 12;  // our own choice
+  std::vector<Sampling> found;
+  for (const ForwardStep& step : m.forward) {
+    Sampling open{.step = step.step};
+    bool done = false;
+    for (RowId row : step.ops) {
+      if (m.tree.traits(row).bookkeeping) continue;
+      const std::string_view name = PlainNameOf(m.trace, row);
+      const size_t at = open.ops.size();
+      if (at < std::size(kFirst) ? name != kFirst[at] : at == kMostOps) {
+        open.ops.clear();
+        if (name == kFirst[0]) open.ops.push_back(row);
+        continue;
+      }
+      open.ops.push_back(row);
+      if (name == "scatter") {
+        found.push_back(std::exchange(open, {.step = step.step}));
+        done = true;
+      }
+    }
+    // Without a scatter, the token is drawn in sorted order, and taken from
+    // the order by a gather.
+    if (!done && open.ops.size() > std::size(kFirst)) {
+      open.ops.resize(std::size(kFirst));
+      found.push_back(std::move(open));
+    }
+  }
+  return found;
+}
+
+Verdict CheckSortedSampling(const AnalysisContext& m) {
+  if (m.steps.thread == kNone || Trains(m.trace)) return Clean();
+  const std::vector<Sampling> found = FindSamplings(m);
+  if (!RecursInMostSteps(m.steps, found)) return Clean();
+  std::vector<ShortenedOp> ops;
+  for (const Sampling& one : found) {
+    for (RowId row : one.ops) ops.push_back({row, 0});
+  }
+  const ShortenedOps all =
+      ShortenOps(m, std::move(ops), "sampling without sorting");
+  const Sampling& first = found.front();
+  const Dims& dims = DimsOf(m.trace, first.ops.front(), 0);
+  Finding finding = FindingAbout(m, first.ops.front(), first.ops.back(),
+                                 "sorting, and keeping the likely tokens");
+  finding.evidence =
+      "To sample from the most likely tokens (top-p), all " +
+      (dims.empty() ? std::string("scores") : "scores of " + InBrackets(dims)) +
+      " are sorted, summed up and put back in order. This takes " +
+      Milliseconds(all.ns * 1e-6) + " per step.";
+  finding.assumption = "at best: sampling takes no time";
+  finding.fix_python =
+      "a sampler that does not sort: flashinfer.sampling."
+      "top_k_top_p_sampling_from_probs (vLLM: VLLM_USE_FLASHINFER_SAMPLER=1); "
+      "or choose the top_k first (torch.topk), and sort only those";
+  finding.fix_cpp =
+      "take the k most likely tokens first (at::topk), and sort only those";
+  finding.wrong_if = "the order of all tokens is needed";
+  return FireBound(std::move(finding), all.saved_ns, all.edit);
+}
+
 constexpr Rule kRules[] = {
+    {.id = "sorted-sampling",
+     .question = "Is the whole vocabulary sorted to sample a token?",
+     .needs = {Kind::kOp},
+     .causes = {Cause::kCompute, Cause::kDispatch},
+     .check = &CheckSortedSampling,
+     .reference = "FlashInfer documentation, flashinfer.sampling: "
+                  "https://docs.flashinfer.ai/api/sampling.html",
+     .detect = "nothing is trained, and in two thirds of the steps a sort, a "
+               "softmax and a cumulative sum follow each other, up to a "
+               "scatter at most nine ops later, for 1 % of the step",
+     .avoid = "the scores are sorted for other reasons: no softmax and "
+              "cumulative sum follow",
+     .fix_cpp = "at::topk first, and sort only those",
+     .fix_python = "a sampler that does not sort, or torch.topk first"},
     {.id = "double-argsort",
      .question = "Are all elements sorted twice to rank them?",
      .needs = {Kind::kOp, Kind::kOpShapes},

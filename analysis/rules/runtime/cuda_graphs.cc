@@ -18,6 +18,7 @@
 #include "evidence/launches.h"
 #include "evidence/wait_sites.h"
 #include "ops/by_name.h"
+#include "ops/contains.h"
 #include "steps/steady_steps.h"
 #include "words/quantities.h"
 
@@ -32,6 +33,7 @@ constexpr double kIdleShare = 0.05;
 // graph.
 constexpr double kMargin = 0.10;
 constexpr size_t kShown = 2;
+constexpr double kRecaptureShare = 0.01;  // as for other gains
 
 // Returns the part of each steady step that a graph would contain; empty spans
 // for other steps.
@@ -251,7 +253,98 @@ Verdict CheckGraphIdle(const AnalysisContext& m) {
   return Fire(Found{.finding = std::move(finding), .regardless = true});
 }
 
+// --- graph-recapture
+
+// Captures of graphs, from the start of capturing until the graph is ready.
+struct Captures {
+  std::vector<Span> spans = {};
+  std::set<size_t> steps = {};  // indices of windows
+};
+
+bool BeginsCapture(std::string_view call) {
+  return Contains(call, "BeginCapture");
+}
+bool InstantiatesGraph(std::string_view call) {
+  return Contains(call, "GraphInstantiate");
+}
+
+// A capture in the first step may be the usual one.
+Captures FindCaptures(const AnalysisContext& m) {
+  Captures found;
+  ByName begins(m.trace, &BeginsCapture);
+  ByName instantiates(m.trace, &InstantiatesGraph);
+  std::map<RowId, int64_t> began_ns;  // by thread
+  for (const RuntimeCall& call : m.trace.runtime_calls()) {
+    if (begins(call.name)) began_ns[call.thread] = call.begin_ns;
+    if (!instantiates(call.name)) continue;
+    const size_t step = CountedStepAt(m.steps, call.begin_ns);
+    if (step == 0 || step == m.steps.windows.size()) continue;
+    const auto began = began_ns.find(call.thread);
+    const int64_t from_ns =
+        began == began_ns.end() ||
+                began->second < m.steps.windows[step].host.begin_ns
+            ? call.begin_ns
+            : began->second;
+    found.spans.push_back({from_ns, call.end_ns});
+    found.steps.insert(step);
+  }
+  return found;
+}
+
+Verdict CheckRecapture(const AnalysisContext& m) {
+  const Captures captures = FindCaptures(m);
+  if (captures.steps.size() < 2) return Clean();
+  const auto steps = static_cast<double>(m.steps.windows.size());
+  // Before a capture, torch runs the code for new sizes without a graph, and
+  // waits for the device.
+  const double bound_ns =
+      std::max(static_cast<double>(Length(Merge(captures.spans))) / steps,
+               LongerBy(m.steps, captures.steps));
+  if (bound_ns < kRecaptureShare * m.step_ns()) return Clean();
+  Finding finding;
+  finding.confidence = Confidence::kStrong;
+  finding.evidence =
+      "CUDA graphs are captured again, " +
+      Count(static_cast<int64_t>(captures.spans.size()), "time") + " in " +
+      Count(static_cast<int64_t>(captures.steps.size()), "step") + " of " +
+      Count(static_cast<int64_t>(m.steps.windows.size()), "step") +
+      ", as for each new size of the inputs. Capturing alone takes " +
+      Milliseconds(static_cast<double>(Length(Merge(captures.spans))) / steps *
+                   1e-6) +
+      " per step on the host.";
+  for (size_t i = 0; i < std::min(kShown, captures.spans.size()); ++i) {
+    finding.examples.push_back({-1, captures.spans[i].begin_ns,
+                                captures.spans[i].end_ns, "a capture"});
+  }
+  finding.assumption = "at best: every step only launches graphs that exist";
+  finding.fix_cpp =
+      "pad inputs to a few sizes, and capture one graph for each before the "
+      "loop";
+  finding.fix_python =
+      "pad inputs to a few sizes (lengths in multiples of 64, drop_last=True); "
+      "for many sizes, torch.compile(dynamic=True) without graphs, or "
+      "torch._inductor.config.triton.cudagraph_skip_dynamic_graphs = True";
+  finding.wrong_if =
+      "the recorded steps are the first ones, and no new sizes follow";
+  return Fire(Found{.finding = std::move(finding),
+                    .bound_ns = bound_ns,
+                    .beyond_noise = true});
+}
+
 constexpr Rule kRules[] = {
+    {.id = "graph-recapture",
+     .question = "Are CUDA graphs captured again in later steps?",
+     .runs = Runs::kGpuOnly,
+     .needs = {Kind::kRuntimeCall},
+     .causes = {Cause::kDispatch, Cause::kSync, Cause::kAllocator},
+     .check = &CheckRecapture,
+     .reference = "PyTorch documentation, torch.compiler: CUDAGraph Trees, "
+                  "input shape changes",
+     .detect = "two or more steps after the first instantiate CUDA graphs, and "
+               "these steps, or the captures alone, cost 1 % of the step",
+     .avoid = "only one step does, or only the first and warm-up steps",
+     .fix_cpp = "pad inputs to a few sizes",
+     .fix_python = "pad inputs to a few sizes, or compile without graphs"},
     {.id = "cuda-graph-obstacles",
      .question = "What keeps a step that is slow to launch from becoming a "
                  "CUDA graph?",

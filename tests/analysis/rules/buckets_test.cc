@@ -42,6 +42,15 @@ TEST(DdpBucketShapeTest, FiresOnALoopOverParametersAfterBackward) {
   EXPECT_NE(Find(Of(text), "ddp-bucket-shape"), nullptr);
 }
 
+// 25 all-reduces of 100 gradients are buckets, whatever their size.
+TEST(DdpBucketShapeTest, LeavesBucketsOfUnknownSize) {
+  DdpText text = Pieces(25, -1);
+  text.parameters = 75;
+  EXPECT_TRUE(IsClean(Of(text), "ddp-bucket-shape"));
+  text.parameters = 25;
+  EXPECT_FALSE(IsClean(Of(text), "ddp-bucket-shape"));
+}
+
 TEST(DdpBucketShapeTest, FiresOnlyAboveTwentyTinyOnes) {
   EXPECT_TRUE(IsClean(Of(Pieces(20, 1'000)), "ddp-bucket-shape"));
   EXPECT_FALSE(IsClean(Of(Pieces(21, 1'000)), "ddp-bucket-shape"));

@@ -2,6 +2,7 @@
 #include <string_view>
 
 #include "device/collective_names.h"
+#include "evidence/collectives/transfers.h"
 #include "rule_testing.h"
 #include "support/ddp_text.h"
 #include "support/gpu_loop.h"
@@ -60,6 +61,35 @@ TEST(ExposedCollectiveTest, CannotTellMovingFromWaitingWithoutSizes) {
   EXPECT_NE(Find(report, "exposed-collective")
                 ->evidence.find("cannot be distinguished"),
             std::string::npos);
+}
+
+// Without sizes, the first and smallest bucket tells who is late.
+TEST(ExposedCollectiveTest, TheFirstOfManyReducesWaitsForLateRanks) {
+  const auto with = [](int64_t first_us) {
+    DdpText text;
+    text.compute_us = {{5'000, 30'000}};
+    int64_t at_us = 32'000;
+    for (int64_t us : {first_us, int64_t{4'000}, int64_t{5'000}, int64_t{4'000},
+                       int64_t{4'000}}) {
+      text.buckets.push_back({4'000, at_us, at_us + us, -1});
+      at_us += us;
+    }
+    return TraceFromText(ToRows(text));
+  };
+  const Report report = Analyze(with(24'000));
+  const Finding* finding = Find(report, "exposed-collective");
+  ASSERT_NE(finding, nullptr);
+  EXPECT_NE(finding->evidence.find("takes 24.0 ms, the others 4.00 ms in the "
+                                   "median: this rank waits there for ranks "
+                                   "that arrive later, 20.0 ms per step"),
+            std::string::npos)
+      << finding->evidence;
+  const auto waits = [&](int64_t first_us) {
+    const Trace trace = with(first_us);
+    return WaitsAtTheFirst(AnalysisContext(trace)).has_value();
+  };
+  EXPECT_TRUE(waits(16'000));
+  EXPECT_FALSE(waits(15'000));
 }
 
 // With 16 or more samples per rank, a rank's own statistics suffice.

@@ -220,6 +220,32 @@ TEST(InferenceCastsTest, ConvertsTheModelOnce) {
             std::string::npos);
 }
 
+// A model that casts the weight itself: F.linear(x, weight.to(x.dtype)).
+TEST(InferenceCastsTest, SeesCastsOfWeightsRightBeforeTheirProducts) {
+  const auto with = [](const std::string& input) {
+    ComputeText text;
+    for (int step = 0; step < 3; ++step) {
+      for (int i = 0; i < 10; ++i) {
+        text.Begin();
+        text.Pass(1);
+        text.Begin();
+        text.Pass(1);
+        text.Op("aten::copy_", "(c10::Half[64,64],float[64,64])",
+                {{"direct_copy_kernel", 50}});
+        text.End("aten::_to_copy", "(float[64,64])");
+        text.End("aten::to", "(float[64,64])");
+        text.Op("aten::linear", "(c10::Half[" + input + "],c10::Half[64,64])",
+                {{"ampere_fp16_s16816gemm", 200}});
+      }
+      text.EndStep();
+    }
+    return text.Analyzed();
+  };
+  EXPECT_FALSE(IsClean(with("8,32,64"), "inference-casts"));
+  // It may be the input.
+  EXPECT_TRUE(IsClean(with("64,64"), "inference-casts"));
+}
+
 TEST(InferenceCastsTest, IgnoresTraining) {
   EXPECT_TRUE(
       IsClean(Casting("float", "c10::Half", "MmBackward0"), "inference-casts"));

@@ -281,6 +281,32 @@ TEST(HostSyncTest, CannotLookWithoutAGpuOrWithoutRuntimeCalls) {
   EXPECT_NE(WhySkipped(blind, "host-sync").find("runtime"), std::string::npos);
 }
 
+// A server waits for an event behind the download of its tokens.
+TEST(ExplicitSyncTest, IsAHintWhereItFetchesResults) {
+  const auto with = [](bool downloads) {
+    GpuText run;
+    for (int step = 0; step < 5; ++step) {
+      run.Begin("op", "aten::mm");
+      run.Kernel(4'000, "gemm");
+      run.End();
+      if (downloads) run.Copy(2, "device", "pinned", 512);
+      run.Call(2, "cudaEventRecord");
+      run.Synchronize("cudaEventSynchronize");
+      run.Pass(1'000);
+      run.EndStep();
+    }
+    return run.Analyzed();
+  };
+  const Report report = with(true);
+  const Finding* finding = Find(report, "explicit-sync");
+  ASSERT_NE(finding, nullptr);
+  EXPECT_EQ(finding->confidence, Confidence::kHint);
+  EXPECT_EQ(finding->severity, FindingSeverity::kLow);
+  const Report other = with(false);
+  ASSERT_NE(Find(other, "explicit-sync"), nullptr);
+  EXPECT_EQ(Find(other, "explicit-sync")->confidence, Confidence::kProven);
+}
+
 TEST(ExplicitSyncTest, FiresOnAWaitInEveryStepThatLetsTheGpuRunDry) {
   const Report report = TakingTurns(
       [](GpuText& run) { run.Synchronize("cudaDeviceSynchronize"); });

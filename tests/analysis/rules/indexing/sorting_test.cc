@@ -45,5 +45,44 @@ TEST(DoubleArgsortTest, IgnoresOneSortAndTwoSortsOfScores) {
       Of({kScores, "inputs=(long int[96,1500]) aten::eq", kOrder}), kRule));
 }
 
+// Steps of 10 ms that sample a token, without sizes.
+Report Sampling(const std::vector<std::string>& ops) {
+  CpuText text;
+  for (int i = 0; i < 4; ++i) {
+    text.Op("aten::mm", 10'000 - 500 * static_cast<int64_t>(ops.size()));
+    for (const std::string& op : ops) text.Op(op, 500);
+    text.EndStep();
+  }
+  return text.Analyzed();
+}
+
+TEST(SortedSamplingTest, FindsTopPThatSortsAllTokens) {
+  const Report report =
+      Sampling({"aten::sort", "aten::softmax", "aten::cumsum", "aten::le",
+                "aten::masked_fill_", "aten::scatter", "aten::multinomial"});
+  const Finding* finding = Find(report, "sorted-sampling");
+  ASSERT_NE(finding, nullptr);
+  EXPECT_NEAR(finding->gain.expected_ms, 3, 0.01);
+  EXPECT_NE(finding->fix_python.find("flashinfer"), std::string::npos);
+}
+
+// The token is drawn in sorted order.
+TEST(SortedSamplingTest, NeedsNoScatter) {
+  const Report report =
+      Sampling({"aten::sort", "aten::softmax", "aten::cumsum", "aten::gt",
+                "aten::masked_fill_", "aten::multinomial", "aten::gather"});
+  const Finding* finding = Find(report, "sorted-sampling");
+  ASSERT_NE(finding, nullptr);
+  EXPECT_NEAR(finding->gain.expected_ms, 1.5, 0.01);
+}
+
+TEST(SortedSamplingTest, LeavesOtherSorts) {
+  EXPECT_TRUE(IsClean(Sampling({"aten::sort", "aten::cumsum", "aten::softmax"}),
+                      "sorted-sampling"));
+  EXPECT_TRUE(IsClean(
+      Sampling({"aten::topk", "aten::softmax", "aten::cumsum", "aten::le"}),
+      "sorted-sampling"));
+}
+
 }  // namespace
 }  // namespace stepscope::sorting_test

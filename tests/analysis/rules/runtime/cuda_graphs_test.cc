@@ -1,3 +1,6 @@
+#include <algorithm>
+#include <vector>
+
 #include "analysis/rules/rule_testing.h"
 #include "support/gpu_text.h"
 
@@ -133,6 +136,41 @@ TEST(GraphIdleTest, FiresFromFivePerCentOfTheStep) {
 
 TEST(GraphIdleTest, IgnoresGapsOfWorkThatWasLaunchedByItself) {
   EXPECT_TRUE(IsClean(GraphWithGap(800, "cudaLaunchKernel"), "graph-idle"));
+}
+
+// Steps of 10 ms. Those in `captured` capture a graph for 20 ms.
+Report Capturing(const std::vector<int>& captured) {
+  GpuText run;
+  for (int step = 0; step < 8; ++step) {
+    if (std::ranges::count(captured, step) > 0) {
+      run.Call(10, "cudaStreamBeginCapture");
+      run.Call(1'000, "cudaStreamEndCapture");
+      run.Call(19'000, "cudaGraphInstantiate");
+    }
+    run.Begin("op", "aten::mm");
+    run.Kernel(10'000, "gemm");
+    run.End();
+    run.Item();
+    run.EndStep();
+  }
+  return run.Analyzed();
+}
+
+TEST(GraphRecaptureTest, CountsCapturesOfLaterSteps) {
+  const Report report = Capturing({2, 5});
+  const Finding* finding = Find(report, "graph-recapture");
+  ASSERT_NE(finding, nullptr);
+  EXPECT_EQ(finding->gain_kind, GainKind::kBound);
+  EXPECT_NEAR(finding->gain.expected_ms, 5, 0.05);
+  EXPECT_NE(finding->evidence.find("2 times in 2 steps of 8 steps"),
+            std::string::npos)
+      << finding->evidence;
+}
+
+TEST(GraphRecaptureTest, OneCaptureAndTheFirstOneAreUsual) {
+  EXPECT_TRUE(IsClean(Capturing({4}), "graph-recapture"));
+  EXPECT_TRUE(IsClean(Capturing({0, 4}), "graph-recapture"));
+  EXPECT_FALSE(IsClean(Capturing({0, 3, 4}), "graph-recapture"));
 }
 
 }  // namespace
