@@ -59,11 +59,12 @@ class Costs {
 };
 
 // True for products with a single vector (cuBLAS, "void gemv2T_kernel_val<int,
-// ...>"). Each element of the matrix is used once, so reading it takes the
-// time.
-bool MultipliesAVector(std::string_view kernel) {
+// ...>") and for depthwise convolutions, which use each element of the matrix,
+// or of a channel, in a few sums only. So memory limits them.
+bool ReusesLittle(std::string_view kernel) {
   const std::string_view name = kernel.substr(0, kernel.find('<'));
-  return Contains(name, "gemv") || Contains(name, "dot_kernel");
+  return Contains(name, "gemv") || Contains(name, "dot_kernel") ||
+         Contains(name, "depthwise");
 }
 
 // Completes `use` from the kernel's name, for kernels without an op that says
@@ -119,7 +120,7 @@ KernelUse Describe(const Trace& trace, RowId row, const KernelTraits& traits,
   KernelUse use = ByItsOp(trace, row, traits, costs);
   // In float32, 16 bits would still halve what is read.
   if (Is16Bit(use.precision) &&
-      MultipliesAVector(trace.name(trace.kernels()[row].name))) {
+      ReusesLittle(trace.name(trace.kernels()[row].name))) {
     use.eligible = false;
   }
   return use;

@@ -23,7 +23,7 @@ constexpr size_t kStepsToBeSure = 3;
 // the recorded times: the programs of tests/advice/programs, recorded by
 // torch.profiler on 2026-11-29. Of 38 recorded by stepscope, 34 did.
 constexpr double kBoundOutcome = 1.4;
-// The same for runs with a GPU: of 129 bounds on simulated runs, 122 stayed
+// The same for runs with a GPU: of 147 bounds on simulated runs, 136 stayed
 // below, and 6 of 9 on an H200 (tests/advice/README.md,
 // samples/resnet/RESULTS.md).
 constexpr double kBoundOutcomeOnGpu = 1.15;

@@ -120,6 +120,7 @@ constexpr auto kYielding = std::to_array<Yielding>(
      {"unfused-pointwise", "allocator-churn"},
      {"unfused-pointwise", "attention-by-hand"},
      {"unfused-pointwise", "constant-rebuilt"},
+     {"unfused-pointwise", "deterministic-fill"},
      {"unfused-pointwise", "function-by-hand", 1},
      {"unfused-pointwise", "ignored-labels"},
      {"unfused-pointwise", "large-vocabulary-loss"},

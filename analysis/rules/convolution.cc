@@ -3,15 +3,20 @@
 // tips", number 6 (27 % on one convolution); "PyTorch Performance Features and
 // How They Interact" (cuDNN searches again for every new size).
 #include <algorithm>
+#include <iterator>
 #include <map>
 #include <set>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 #include "context/noise.h"
 #include "context/rule.h"
 #include "device/convolution_calls.h"
 #include "evidence/kernel_evidence.h"
+#include "ops/by_name.h"
+#include "ops/contains.h"
 #include "steps/steady_steps.h"
 #include "words/quantities.h"
 
@@ -21,8 +26,9 @@ namespace {
 
 constexpr double kLeastSearching = 0.01;  // of the step, as for other gains
 
-constexpr double kShare = 0.20;     // of the compute time
-constexpr double kMostGain = 0.27;  // measured in "17 tips", number 6
+constexpr double kLeastFallback = 0.03;  // as XProf calls moderate
+constexpr double kShare = 0.20;          // of the compute time
+constexpr double kMostGain = 0.27;       // measured in "17 tips", number 6
 constexpr double kStepsPerSearch = 10;
 
 bool IsConvolution(const KernelUse& use) {
@@ -174,7 +180,91 @@ Verdict CheckConvRetuning(const AnalysisContext& m) {
   return Fire(std::move(finding));
 }
 
+// --- fallback-convolution
+
+// Kernels of convolutions that take many times as long as those of the vendor's
+// library, and how to do without them.
+struct Fallback {
+  std::string_view kernel;  // part of its name
+  std::string_view what;
+  const char* fix;
+};
+constexpr Fallback kFallbacks[] = {
+    {"naive_conv_", "MIOpen has no solver for these sizes but a naive one",
+     "let MIOpen search: MIOPEN_FIND_MODE=NORMAL, or "
+     "torch.backends.cudnn.benchmark = True; another memory format or type "
+     "may have a solver, and a newer ROCm; dilated and grouped convolutions "
+     "can be written with other layers"},
+    {"conv_depthwise", "PyTorch's own depthwise kernels",
+     "channels-last and 16 bits, for which cuDNN has depthwise kernels: "
+     "model.to(memory_format=torch.channels_last), and the input as well"},
+    {"im2col", "unfolding the input for a matrix product",
+     "let cuDNN compute it: torch.backends.cudnn.enabled = True, float32 or 16 "
+     "bits"},
+    {"vol2col", "unfolding the input for a matrix product",
+     "let cuDNN compute it: torch.backends.cudnn.enabled = True, float32 or 16 "
+     "bits"}};
+
+const Fallback* FallbackOf(std::string_view kernel) {
+  const auto found = std::ranges::find_if(kFallbacks, [&](const Fallback& one) {
+    return Contains(kernel, one.kernel);
+  });
+  return found == std::end(kFallbacks) ? nullptr : found;
+}
+
+Verdict CheckFallback(const AnalysisContext& m) {
+  std::map<const Fallback*, double> ns;  // per step
+  Edit at_best;
+  ByName fallback_of(m.trace, &FallbackOf);
+  for (const KernelUse& use : m.kernels.uses) {
+    const Fallback* fallback = fallback_of(m.trace.kernels()[use.kernel].name);
+    // A program may unfold an input itself.
+    if (fallback == nullptr || (Contains(fallback->kernel, "2col") &&
+                                use.serves != KernelClass::kConvolution)) {
+      continue;
+    }
+    ns[fallback] += use.ns / m.kernels.steps;
+    at_best.scales.push_back(Scaled(use, 0));
+  }
+  if (ns.empty()) return Clean();
+  double all_ns = 0;
+  for (const auto& [fallback, sum] : ns) all_ns += sum;
+  if (all_ns < kLeastFallback * m.step_ns()) return Clean();
+  const Fallback* most = std::ranges::max_element(ns, {}, [](const auto& one) {
+                           return one.second;
+                         })->first;
+  Finding finding;
+  finding.confidence = Confidence::kStrong;
+  finding.examples = LongestKernels(m, [&](const KernelUse& use) {
+    return fallback_of(m.trace.kernels()[use.kernel].name) != nullptr;
+  });
+  finding.evidence = "Convolutions run in slow kernels (" +
+                     std::string(most->kernel) +
+                     "...: " + std::string(most->what) + ") for " +
+                     Milliseconds(all_ns * 1e-6) + " of the " +
+                     Milliseconds(m.step_ns() * 1e-6) + " step.";
+  finding.assumption = "at best: other kernels take no time";
+  finding.fix_python = finding.fix_cpp = most->fix;
+  finding.wrong_if = "no faster kernel exists for these sizes and this device";
+  return FireBound(std::move(finding), all_ns, std::move(at_best));
+}
+
 constexpr Rule kRules[] = {
+    {.id = "fallback-convolution",
+     .question = "Do convolutions run in kernels that libraries fall back to?",
+     .runs = Runs::kGpuOnly,
+     .needs = {Kind::kKernel},
+     .causes = {Cause::kCompute},
+     .check = &CheckFallback,
+     .reference =
+         "MIOpen documentation, find modes; PyTorch Performance Tuning "
+         "Guide: channels_last memory format",
+     .detect = "kernels of MIOpen's naive solver, of PyTorch's own depthwise "
+               "convolution, or those that unfold an input take 3 % of the "
+               "step",
+     .avoid = "cuDNN's or MIOpen's usual solvers run",
+     .fix_cpp = "another memory format or type; let MIOpen search",
+     .fix_python = "channels_last; MIOPEN_FIND_MODE=NORMAL"},
     {.id = "cudnn-benchmark-off",
      .question = "Is cuDNN's search for the fastest algorithm off although "
                  "the sizes are constant?",

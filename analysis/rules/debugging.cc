@@ -8,6 +8,8 @@
 #include <cstddef>
 #include <map>
 #include <optional>
+#include <set>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -15,6 +17,8 @@
 
 #include "context/rule.h"
 #include "evidence/kernel_evidence.h"
+#include "evidence/program/op_shapes.h"
+#include "evidence/program/shortened_ops.h"
 #include "evidence/recording_load.h"
 #include "ops/contains.h"
 #include "steps/patterns.h"
@@ -362,7 +366,76 @@ Verdict CheckArguments(const AnalysisContext& m) {
   return Fire(FoundOf(std::move(aid)));
 }
 
+// --- deterministic-fill
+
+// Returns the ops that fill memory right after ops that only allocate it.
+std::vector<ShortenedOp> FindFills(const AnalysisContext& m,
+                                   std::set<size_t>& in) {
+  std::vector<ShortenedOp> fills;
+  const std::span<const Op> ops = m.trace.ops();
+  for (RowId row = 0; row < ops.size(); ++row) {
+    const Op& op = ops[row];
+    if (m.trace.name(op.name) != "aten::fill_" || op.parent == kNone) continue;
+    const std::string_view around = m.trace.name(ops[op.parent].name);
+    if (!around.starts_with("aten::empty") &&
+        !around.starts_with("aten::resize") && around != "aten::new_empty") {
+      continue;
+    }
+    const size_t step = SteadyStepAt(m.steps, op.begin_ns);
+    if (step == m.steps.windows.size()) continue;
+    fills.push_back({row, 0});
+    in.insert(step);
+  }
+  return fills;
+}
+
+Verdict CheckDeterministicFill(const AnalysisContext& m) {
+  std::set<size_t> in;
+  std::vector<ShortenedOp> fills = FindFills(m, in);
+  if (fills.empty() || !AreMostSteps(m.steps, in.size())) return Clean();
+  const RowId first = fills.front().op;
+  const double count = static_cast<double>(fills.size()) /
+                       static_cast<double>(m.steps.steady.size());
+  ShortenedOps all =
+      ShortenOps(m, std::move(fills), "memory that is not filled");
+  Finding finding =
+      FindingAbout(m, first, first, "filling memory that was just allocated");
+  finding.confidence = Confidence::kProven;
+  finding.evidence =
+      "Memory is filled right after it is allocated, " +
+      MeanCount(count, "time") +
+      " per step: torch.use_deterministic_algorithms(True) does so, to make "
+      "reads of uninitialised memory repeatable. This takes " +
+      Milliseconds(all.ns * 1e-6) + " per step. Deterministic algorithms " +
+      "themselves cost time as well.";
+  finding.assumption = "only the fills disappear";
+  finding.fix_python =
+      "torch.utils.deterministic.fill_uninitialized_memory = False; or "
+      "torch.use_deterministic_algorithms(False), where runs need not be "
+      "repeatable";
+  finding.fix_cpp =
+      "at::globalContext().setDeterministicFillUninitializedMemory(false)";
+  finding.wrong_if = "reads of uninitialised memory are being searched for";
+  return Fire(std::move(finding), std::move(all.edit), all.saved_ns);
+}
+
 constexpr Rule kRules[] = {
+    {.id = "deterministic-fill",
+     .question = "Is memory filled right after it is allocated?",
+     .needs = {Kind::kOp},
+     .causes = {Cause::kCompute, Cause::kDispatch},
+     .check = &CheckDeterministicFill,
+     .reference = "PyTorch documentation, torch.utils.deterministic: "
+                  "https://docs.pytorch.org/docs/stable/deterministic.html",
+     .detect = "in two thirds of the steps, aten::fill_ runs inside ops that "
+               "only allocate (aten::empty and similar ones), for 1 % of the "
+               "step",
+     .avoid = "the program fills a tensor itself (torch.full, zeros): such "
+              "fills follow the allocation",
+     .fix_cpp = "setDeterministicFillUninitializedMemory(false)",
+     .fix_python =
+         "torch.utils.deterministic.fill_uninitialized_memory = False",
+     .change = "memory that is not filled"},
     {.id = "argument-checks",
      .question = "Does torch.distributions check arguments in each step?",
      .needs = {Kind::kOp},

@@ -339,9 +339,10 @@ Verdict CheckUnreadGradients(const AnalysisContext& m) {
   Finding finding;
   // Without sizes, an optimizer that trains the same parameters later in the
   // step looks the same.
-  finding.confidence = found.sizes.empty() && !found.never_zeroed
-                           ? Confidence::kHint
-                           : Confidence::kStrong;
+  finding.confidence =
+      (found.sizes.empty() && !found.never_zeroed) || found.few_updates
+          ? Confidence::kHint
+          : Confidence::kStrong;
   finding.evidence =
       "Backward computes gradients of " +
       Count(std::llround(found.parameters), "parameter") + " " +

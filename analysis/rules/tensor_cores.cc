@@ -230,7 +230,8 @@ Verdict CheckTensorCoresIdle(const AnalysisContext& m) {
   }
 
   Finding finding;
-  finding.confidence = Confidence::kStrong;
+  // TF32 may be a choice: 16 bits need a check of convergence.
+  finding.confidence = simt ? Confidence::kStrong : Confidence::kHint;
   finding.examples = LongestKernels(m, wanted);
   if (simt) {
     finding.evidence = "Matrix products and convolutions take " +

@@ -438,13 +438,14 @@ UnreadGradients FindUnreadGradients(const AnalysisContext& m) {
   for (const Span& span : m.parts.optimizer.spans) {
     updating.insert(WindowAt(m.steps, &StepWindow::host, span.begin_ns));
   }
-  if (updating.size() < kLeastUpdates) return found;
+  if (updating.size() < 2) return found;
   BackwardPasses all = FindBackwardPasses(m);
   if (all.passes.empty()) return found;
   if (all.nested || all.threads) {
     return Unknown("backward passes run inside others, or on several threads");
   }
   if (!all.sizes_known) {
+    if (updating.size() < kLeastUpdates) return found;
     UnreadGradients unsized = FindWithoutSizes(m, all.passes);
     return unsized.parameters > 0 ? unsized
                                   : Unknown(
@@ -481,6 +482,7 @@ UnreadGradients FindUnreadGradients(const AnalysisContext& m) {
   if (!any_read || steps.size() < m.steps.steady.size()) return {};
   AddDeadEnds(m, all.passes, found);
   found.never_zeroed = all_add && !found.cleared;
+  found.few_updates = updating.size() < kLeastUpdates;
   for (const auto& [dims, bytes] : sizes) found.sizes.push_back(dims);
   std::ranges::stable_sort(found.sizes, std::greater(),
                            [&](const Dims& dims) { return sizes[dims]; });

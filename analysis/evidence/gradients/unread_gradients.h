@@ -23,6 +23,9 @@ struct UnreadGradients {
   // 0, if sizes were not recorded.
   std::vector<std::vector<int64_t>> sizes = {};
   bool never_zeroed = false;  // backward adds each to an earlier one
+  // The optimizers step in two recorded steps only. One that steps less often
+  // than others may not have been seen.
+  bool few_updates = false;
   bool untrained = false;     // some parameters are never updated
   bool cleared = false;       // some are cleared before they are used
   // The part of backward that computes only such gradients: all nodes after the

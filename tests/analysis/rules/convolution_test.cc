@@ -164,5 +164,42 @@ TEST(ConvRetuningTest, IgnoresAlgorithmsThatAreOnlyTried) {
   EXPECT_TRUE(blames(false));
 }
 
+// Steps of 10 ms, of which a kernel takes 4.
+Report Running(const std::string& kernel, const std::string& op) {
+  ComputeText text;
+  for (int i = 0; i < 4; ++i) {
+    text.Op(op, "", {{kernel, 4'000}}, 20);
+    text.Op("aten::mm", "", {{"ampere_bf16_s16816gemm_bf16_nn", 6'000}}, 20);
+    text.EndStep();
+  }
+  return text.Analyzed();
+}
+
+TEST(FallbackConvolutionTest, NamesTheKernelsAndWhatReplacesThem) {
+  const auto fix = [](const std::string& kernel) {
+    const Report report = Running(kernel, "aten::_convolution");
+    const Finding* finding = Find(report, "fallback-convolution");
+    if (finding == nullptr) return std::string();
+    EXPECT_EQ(finding->gain_kind, GainKind::kBound);
+    EXPECT_NEAR(finding->gain.expected_ms, 4, 0.05);
+    return finding->fix_python;
+  };
+  EXPECT_NE(fix("naive_conv_ab_nonpacked_fwd_ncdhw_half_double_half")
+                .find("MIOPEN_FIND_MODE"),
+            std::string::npos);
+  EXPECT_NE(fix("void at::native::conv_depthwise2d_grad_weight_kernel<float>()")
+                .find("channels_last"),
+            std::string::npos);
+}
+
+TEST(FallbackConvolutionTest, LeavesUnfoldingThatIsNoConvolution) {
+  const std::string unfold = "void at::native::im2col_kernel<float>()";
+  EXPECT_FALSE(
+      IsClean(Running(unfold, "aten::slow_conv2d"), "fallback-convolution"));
+  EXPECT_TRUE(IsClean(Running(unfold, "aten::im2col"), "fallback-convolution"));
+  EXPECT_TRUE(
+      IsClean(Running(kConv, "aten::_convolution"), "fallback-convolution"));
+}
+
 }  // namespace
 }  // namespace stepscope::convolution_test

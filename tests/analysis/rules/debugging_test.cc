@@ -284,5 +284,33 @@ TEST(ArgumentChecksTest, CountsComparisonsAndReadsWithTheChecks) {
   EXPECT_TRUE(IsClean(with("aten::all"), "argument-checks"));
 }
 
+// Steps of 10 ms with ten allocations, in which a fill of 0.2 ms runs inside
+// `around`.
+Report Filling(const std::string& around) {
+  CpuText text;
+  for (int step = 0; step < 4; ++step) {
+    for (int i = 0; i < 10; ++i) {
+      text.Nested(around, 210, "aten::fill_", 200);
+    }
+    text.Op("aten::mm", 7'900);
+    text.EndStep();
+  }
+  return text.Analyzed();
+}
+
+TEST(DeterministicFillTest, FindsFillsInsideAllocations) {
+  const Report report = Filling("aten::empty_strided");
+  const Finding* finding = Find(report, "deterministic-fill");
+  ASSERT_NE(finding, nullptr);
+  EXPECT_NEAR(finding->gain.expected_ms, 2, 0.01);
+  EXPECT_NE(finding->evidence.find("10 times per step"), std::string::npos)
+      << finding->evidence;
+}
+
+TEST(DeterministicFillTest, LeavesFillsThatTheProgramAsksFor) {
+  EXPECT_TRUE(IsClean(Filling("aten::zeros"), "deterministic-fill"));
+  EXPECT_TRUE(IsClean(Filling("aten::full"), "deterministic-fill"));
+}
+
 }  // namespace
 }  // namespace stepscope::debugging_test

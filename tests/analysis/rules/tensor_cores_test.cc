@@ -299,7 +299,7 @@ TEST(TensorCoresIdleTest, BlamesShapesWhere16BitKernelsDoNotUseThem) {
 }
 
 // The weights of a generation that makes one token at a time are read once.
-TEST(TensorCoresIdleTest, LeavesOutProductsWithAVector) {
+TEST(TensorCoresIdleTest, LeavesOutProductsThatMemoryLimits) {
   const auto by = [](const std::string& type) {
     return With({.kernel = "void gemv2T_kernel_val<int, int, " + type + ", " +
                            type + ", " + type + ", float, 128, 16, 4, 4>()",
@@ -307,6 +307,14 @@ TEST(TensorCoresIdleTest, LeavesOutProductsWithAVector) {
                  .rest_us = 0});
   };
   EXPECT_TRUE(IsClean(by("__nv_bfloat16"), "tensor-cores-idle"));
+  EXPECT_TRUE(IsClean(
+      With({.kernel =
+                "void at::native::conv_depthwise2d_forward_kernel_generic<"
+                "c10::BFloat16, int>()",
+            .inputs = "",
+            .rest_us = 0,
+            .op = "aten::_conv_depthwise2d"}),
+      "tensor-cores-idle"));
   // 16 bits would halve what is read.
   EXPECT_FALSE(IsClean(by("float"), "tensor-cores-idle"));
 }
