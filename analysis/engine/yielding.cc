@@ -149,17 +149,24 @@ bool YieldsToRemoved(std::string_view general) {
 
 using Owners = std::vector<const SizedFinding*>;
 
-// The findings that `general` yields to, largest first.
+// True if replay can tell what `general` gains on top of other changes.
+bool CanReplay(const AnalysisContext& context, const SizedFinding& general) {
+  return context.replay.check().valid && !general.edits.empty();
+}
+
+// The findings that `sized` yields to, largest first.
 Owners OwnersOf(const AnalysisContext& context,
                 const std::vector<SizedFinding>& found,
-                const Finding& general) {
+                const SizedFinding& sized) {
+  const Finding& general = sized.finding;
+  const bool can_replay = CanReplay(context, sized);
   Owners owners;
   for (const SizedFinding& one : found) {
     const bool is_owner =
         std::ranges::any_of(kYielding, [&](const Yielding& pair) {
           return pair.general == general.id &&
                  (pair.specific == one.finding.id ||
-                  (pair.specific == kRemoved && one.at_best)) &&
+                  (pair.specific == kRemoved && one.at_best && can_replay)) &&
                  one.at_most > FindingSeverity::kLow &&
                  one.finding.gain.expected_ms >
                      pair.least * general.gain.expected_ms &&
@@ -256,7 +263,7 @@ void Yield(const AnalysisContext& context, std::vector<SizedFinding>& found,
   std::vector<size_t> drained;  // rows of `found` that gain too little
   for (size_t i = 0; i < found.size(); ++i) {
     SizedFinding& general = found[i];
-    const Owners owners = OwnersOf(context, found, general.finding);
+    const Owners owners = OwnersOf(context, found, general);
     if (owners.empty() || general.finding.gain_kind == GainKind::kNone) {
       continue;
     }
@@ -267,11 +274,11 @@ void Yield(const AnalysisContext& context, std::vector<SizedFinding>& found,
     // First what replay can tell, then the others.
     Owners replayed, bounds;
     for (const SizedFinding* owner : owners) {
-      const bool can = context.replay.check().valid && !general.edits.empty() &&
+      const bool can = CanReplay(context, general) &&
                        EditOf(*owner, general.finding) != nullptr;
       (can ? replayed : bounds).push_back(owner);
     }
-    // Gains of one kind are not mixed, unless replay is needed.
+    // Other findings are counted in one way: by replay, or as bounds.
     if (!bounds.empty() && !YieldsToRemoved(general.finding.id)) {
       bounds = owners;
       replayed.clear();

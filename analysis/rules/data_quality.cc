@@ -344,8 +344,7 @@ Verdict CheckObserverLive(const AnalysisContext& m) {
                         Milliseconds(profiler_ns * 1e-6) +
                         " of the recorded step.";
   }
-  finding.fix_cpp = finding.fix_python =
-      RecordLess(m, "record fewer active steps");
+  finding.fix_cpp = finding.fix_python = RecordLess(m, "record with stepscope");
   finding.wrong_if =
       "something else slowed the machine down during the recorded steps";
   return Fire(std::move(finding));
@@ -494,10 +493,9 @@ constexpr Rule kRules[] = {
          "the wait steps are still warming up, or a CPU-only run slowed down "
          "by more than recording can cost (3 us per event); time in which "
          "other threads had the training thread's core does not count",
-     .fix_cpp = "record without shapes, stacks and memory, or record fewer "
-                "active steps",
+     .fix_cpp = "record without shapes, stacks and memory",
      .fix_python = "set record_shapes=False, with_stack=False and "
-                   "profile_memory=False, or record fewer active steps"},
+                   "profile_memory=False, or record with stepscope"},
     {.id = "warmup-in-window",
      .question = "Were some recorded steps still warming up?",
      .needs = {},

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "context/rule.h"
+#include "device/gaps.h"
 #include "evidence/call_site.h"
 #include "evidence/gradient_passes.h"
 #include "evidence/launches.h"
@@ -22,6 +23,7 @@
 #include "ops/by_name.h"
 #include "steps/steady_steps.h"
 #include "steps/step_window.h"
+#include "steps/steps.h"
 #include "words/quantities.h"
 
 namespace stepscope {
@@ -282,10 +284,27 @@ struct Launching {
   double dispatch_ns = 0, host_ns = 0;  // inside ops and between them
   double starting_ns = 0;  // the most that starting the calls takes, of both
   double added_ns = 0;     // the part of it that recording adds
+  double one_off_ns = 0;   // the part of it that loads kernels
   double latency_ns = 0;   // from late launches to the starts of their kernels
   double idle_ns() const { return dispatch_ns + host_ns; }
-  double own_ns() const { return std::max(0.0, starting_ns - added_ns); }
+  double own_ns() const {
+    return std::max(0.0, starting_ns - added_ns - one_off_ns);
+  }
 };
+
+// Returns the time per step in which a device waits for a thread that loads
+// kernels. No later step does so again. Calls of the allocator are no
+// launching.
+double OneOffNs(const AnalysisContext& m) {
+  const std::vector<Span> waited =
+      Intersect(OneOffSpans(m.trace), IdleSpans(m.waits.idle));
+  double ns = 0;
+  for (size_t i : m.steps.steady) {
+    ns += static_cast<double>(LengthIn(waited, m.steps.windows[i].host));
+  }
+  ns /= static_cast<double>(m.steps.steady.size());
+  return std::max(0.0, ns - m.MeanNs(Cause::kAllocator));
+}
 
 // Returns nullopt if ops and the code between them take too little time to
 // matter.
@@ -313,6 +332,7 @@ std::optional<Launching> MeasureLaunching(const AnalysisContext& m) {
   if (m.has_gpu) {
     // Recording lengthens the step in this time.
     found.added_ns = AddedByRecordingNs(m);
+    found.one_off_ns = OneOffNs(m);
     // If the GPU has run dry, a kernel starts some us after its launch. If the
     // GPU never waited for a launch, the kernel would already be queued.
     found.latency_ns = std::max(
@@ -351,10 +371,10 @@ std::string EvidenceOf(const AnalysisContext& m, const Launching& launching) {
   if (launching.starting_ns < launching.idle_ns()) {
     text +=
         m.has_gpu
-            ? " Of that code, 30 us per launch count as launching, " +
+            ? " Of that code, " +
                   Milliseconds((launching.starting_ns - launching.dispatch_ns) *
                                1e-6) +
-                  " in all"
+                  " count as launching (at most 30 us per launch)"
             : " At 30 us each, starting these takes at most " +
                   Milliseconds(launching.starting_ns * 1e-6);
     text += "; the rest is the program's own code.";
@@ -366,6 +386,11 @@ std::string EvidenceOf(const AnalysisContext& m, const Launching& launching) {
   if (launching.added_ns > 0) {
     text += " Recording adds " + Milliseconds(launching.added_ns * 1e-6) +
             ", which is left out of the gain.";
+  }
+  if (launching.one_off_ns > 0) {
+    text += " Loading kernels takes " +
+            Milliseconds(launching.one_off_ns * 1e-6) +
+            " of it, which no later step does again, and is left out as well.";
   }
   return text;
 }

@@ -49,9 +49,10 @@ PhaseSpans Marked(const Trace& trace, RowId thread) {
 
 // Infers phases without phase ranges. Ops before the first autograd node of a
 // step are the forward pass. Ops after its last node belong to the optimizer
-// (gradient clipping, for example). If a range marks Optimizer.step, this holds
-// only until the range ends; of the later ops, only the update of the loss
-// scale (aten::_amp_...) belongs to the optimizer.
+// (gradient clipping, for example). Short pauses between ops of the forward
+// pass belong to it. If a range marks Optimizer.step, this holds only until the
+// range ends; of the later ops, only the update of the loss scale
+// (aten::_amp_...) belongs to the optimizer.
 PhaseSpans Inferred(const Trace& trace, const OpTree& tree,
                     const Steps& steps) {
   PhaseSpans spans;
@@ -94,17 +95,21 @@ PhaseSpans Inferred(const Trace& trace, const OpTree& tree,
         behind.empty() ? step.host.end_ns : behind.back().end_ns;
     // The engine's own code between two nodes is part of the backward pass.
     if (!inside.empty()) backward.push_back({first, last});
+    std::vector<Span> ops;  // of the forward pass
     for (RowId row : tree.of_thread(steps.thread, step.host)) {
       const Op& op = trace.ops()[row];
       if (op.parent != kNone) continue;
       if (op.begin_ns < first) {
-        forward.push_back({op.begin_ns, op.end_ns});
+        ops.push_back({op.begin_ns, op.end_ns});
       } else if (op.begin_ns >= last &&
                  (op.begin_ns < updated ||
                   trace.name(op.name).starts_with("aten::_amp_"))) {
         optimizer.push_back({op.begin_ns, op.end_ns});
       }
     }
+    // The framework's code between two ops is part of the pass.
+    ops = MergeAcross(std::move(ops), kFrameworkGapNs);
+    forward.insert(forward.end(), ops.begin(), ops.end());
   }
   return spans;
 }

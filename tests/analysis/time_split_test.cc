@@ -226,6 +226,18 @@ TEST(TimeSplitTest, PhasesAreInferredFromAutogradNodes) {
   EXPECT_DOUBLE_EQ(phases.at("optimizer"), 0.2);
 }
 
+TEST(TimeSplitTest, ShortPausesBelongToTheForwardPass) {
+  const auto forward = [](const std::string& second_ns) {
+    const Trace trace = TraceFromText(
+        "step 0..1000000 thread=0\nop 0..100000 thread=0 aten::mm\nop " +
+        second_ns + "..300000 thread=0 aten::mm\n");
+    const AnalysisContext measured(trace);
+    return SplitByPhase(trace, measured.tree, measured.steps).at("forward");
+  };
+  EXPECT_DOUBLE_EQ(forward("150000"), 0.3);
+  EXPECT_DOUBLE_EQ(forward("151000"), 0.249);
+}
+
 // The host is done after 0.5 ms; the device computes for another 0.5 ms.
 TEST(TimeSplitTest, BusyTimeOfADeviceIsOfThePhaseThatLaunchedIt) {
   const Trace trace = TraceFromText(R"(

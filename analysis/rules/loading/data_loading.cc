@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <map>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -11,6 +12,7 @@
 
 #include "context/noise.h"
 #include "context/rule.h"
+#include "evidence/call_site.h"
 #include "evidence/loading.h"
 #include "evidence/program/op_shapes.h"
 #include "evidence/recording_load.h"
@@ -246,6 +248,27 @@ Verdict FireFromMemory(Finding finding, const Picks& picks, double bound_ns) {
   return FireBound(std::move(finding), bound_ns);
 }
 
+// Returns the line of the program that runs most often in the middle of loads,
+// judged by their tenths; "" without stacks.
+std::string LongestLine(const AnalysisContext& m) {
+  constexpr int64_t kSamples = 10;
+  const CallSites sites(m.trace);
+  std::map<std::string, int64_t> lines;
+  for (const Span& load : LoaderSpans(m.trace, m.steps.thread)) {
+    if (!InSteadyStep(m.steps, load.begin_ns)) continue;
+    for (int64_t i = 0; i < kSamples; ++i) {
+      const int64_t at_ns =
+          load.begin_ns + (2 * i + 1) * load.length() / (2 * kSamples);
+      lines[sites.Source(m.steps.thread, at_ns, kNone)] += load.length();
+    }
+  }
+  lines.erase("");
+  if (lines.empty()) return "";
+  return std::ranges::max_element(lines, {},
+                                  [](const auto& line) { return line.second; })
+      ->first;
+}
+
 Verdict CheckSyncDataLoading(const AnalysisContext& m) {
   const Loading waits = FindLoading(m);
   if (!waits.any) return CheckCollation(m);
@@ -266,6 +289,7 @@ Verdict CheckSyncDataLoading(const AnalysisContext& m) {
   finding.confidence = workers == 0 ? Confidence::kProven : Confidence::kStrong;
   finding.examples = waits.longest;
   finding.where = LoaderName(m);
+  if (finding.where.empty()) finding.where = LongestLine(m);
   const int cores = CoresForLoading(m);
   const double rest = std::max(step - data, 1.0);
   int count =

@@ -306,7 +306,7 @@ Verdict CheckRecapture(const AnalysisContext& m) {
   finding.evidence =
       "CUDA graphs are captured again, " +
       Count(static_cast<int64_t>(captures.spans.size()), "time") + " in " +
-      Count(static_cast<int64_t>(captures.steps.size()), "step") + " of " +
+      std::to_string(captures.steps.size()) + " of " +
       Count(static_cast<int64_t>(m.steps.windows.size()), "step") +
       ", as for each new size of the inputs. Capturing alone takes " +
       Milliseconds(static_cast<double>(Length(Merge(captures.spans))) / steps *

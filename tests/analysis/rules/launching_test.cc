@@ -51,6 +51,40 @@ TEST(LaunchBoundTest, DoesNotPromiseToRemoveTheUsersOwnCode) {
   EXPECT_FALSE(Promises(report, "launch-bound"));
 }
 
+// A step of 100 ops, of which one loads its kernel for 6 ms.
+TEST(LaunchBoundTest, LeavesOutWhatHappensOnce) {
+  const auto with = [](bool loads) {
+    GpuText run;
+    for (int i = 0; i < 100; ++i) {
+      run.Begin("op", "aten::add");
+      run.Pass(40);
+      if (i == 50) {
+        if (loads) {
+          run.Line("overhead " + std::to_string(run.now_ns()) + ".." +
+                   std::to_string(run.now_ns() + 6'000'000) +
+                   " Lazy Function Loading");
+        }
+        run.Pass(6'000);
+      }
+      run.Kernel(2, "add");
+      run.End();
+    }
+    run.EndStep();
+    return run.Analyzed();
+  };
+  const Report report = with(true);
+  const Finding* finding = Find(report, "launch-bound");
+  ASSERT_NE(finding, nullptr);
+  EXPECT_NE(finding->evidence.find("Loading kernels takes 6.00 ms"),
+            std::string::npos)
+      << finding->evidence;
+  const Report other = with(false);
+  ASSERT_NE(Find(other, "launch-bound"), nullptr);
+  EXPECT_NEAR(
+      Find(other, "launch-bound")->gain.expected_ms - finding->gain.expected_ms,
+      6, 0.3);
+}
+
 // Some kernels lost their launches, so the replay gives no prediction.
 TEST(LaunchBoundTest, IsABoundOnAGpuRunWithoutReplay) {
   std::string text = "step 0..10000000 thread=0 number=0\n";

@@ -60,6 +60,31 @@ TEST(SyncDataLoadingTest, IgnoresBatchesThatComeFromMemory) {
   EXPECT_TRUE(Promises(Analyze(Simulate(loop).trace), "sync-data-loading"));
 }
 
+// Of each load, 24 of 30 ms are in one function.
+TEST(SyncDataLoadingTest, NamesTheLineThatTakesMostOfALoad) {
+  GpuText run;
+  const auto frame = [&](double from_ms, double to_ms, const char* name) {
+    const auto at = [&](double ms) {
+      return std::to_string(run.now_ns() + static_cast<int64_t>(ms * 1e6));
+    };
+    run.Line("python_frame " + at(from_ms) + ".." + at(to_ms) + " thread=0 " +
+             name);
+  };
+  for (int step = 0; step < 5; ++step) {
+    frame(0, 30, "data.py(12): __getitem__");
+    frame(2, 26, "resize.py(301): zoom");
+    run.Range(30'000,
+              "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__",
+              "kind=loader");
+    run.Op(50'000, "aten::mm");
+    run.EndStep();
+  }
+  const Report report = run.Analyzed();
+  const Finding* finding = Find(report, "sync-data-loading");
+  ASSERT_NE(finding, nullptr);
+  EXPECT_EQ(finding->where, "resize.py:301 in zoom");
+}
+
 // Steps of 50 ms with 20 ms of validation, which loads its own batch.
 Report Validating(int load_ms, int open_ms) {
   GpuText run;

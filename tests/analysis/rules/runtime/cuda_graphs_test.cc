@@ -162,7 +162,7 @@ TEST(GraphRecaptureTest, CountsCapturesOfLaterSteps) {
   ASSERT_NE(finding, nullptr);
   EXPECT_EQ(finding->gain_kind, GainKind::kBound);
   EXPECT_NEAR(finding->gain.expected_ms, 5, 0.05);
-  EXPECT_NE(finding->evidence.find("2 times in 2 steps of 8 steps"),
+  EXPECT_NE(finding->evidence.find("2 times in 2 of 8 steps"),
             std::string::npos)
       << finding->evidence;
 }
