@@ -32,8 +32,11 @@ constexpr double kHalfOfSteps = 0.5;  // of all steps but the last
 constexpr double kMostWaits = 0.5;    // our own choice
 // So many reads at one place are a loop over samples. Our own choice.
 constexpr double kReadsOfALoop = 16;
-constexpr double kWorthSaying = 0.05;   // of the blocked time
-constexpr double kLeastIdleNs = 5'000;  // less would be printed as 0
+constexpr double kWorthSaying = 0.05;  // of the blocked time
+// An exchange uses the sizes that were read right before. Our own choices.
+constexpr int64_t kSoonNs = 2'000'000;
+constexpr double kWorthExchanging = 0.25;  // of the blocked time
+constexpr double kLeastIdleNs = 5'000;     // less would be printed as 0
 // Clipping reads the norm, and the gradient scaler its check.
 constexpr double kReadsOfClipping = 2;
 
@@ -168,6 +171,42 @@ bool FetchesResults(const AnalysisContext& m,
   return 2 * fetching_ns > blocked_ns;
 }
 
+// Returns the blocked time in ns per step of waits whose thread issues an
+// all-to-all next, and soon. They read the sizes of its parts.
+double SizesOfExchangesNs(const AnalysisContext& m, const WaitFilter& filter) {
+  double ns = 0;
+  for (const HostWait& wait : m.waits.all) {
+    if (!wait.steady || !filter(wait)) continue;
+    const Collective* next = nullptr;
+    for (const Collective& one : m.collectives) {
+      if (one.thread == wait.thread &&
+          one.issued.begin_ns >= wait.span.end_ns &&
+          (next == nullptr || one.issued.begin_ns < next->issued.begin_ns)) {
+        next = &one;
+      }
+    }
+    if (next != nullptr && next->kind == CollectiveKind::kAllToAll &&
+        next->issued.begin_ns - wait.span.end_ns <= kSoonNs) {
+      ns += static_cast<double>(wait.blocked_ns);
+    }
+  }
+  return ns / static_cast<double>(m.steps.steady.size());
+}
+
+// Adds that the program needs the sizes at once, and how to have them earlier.
+void SaySizesOfExchanges(double ns, Finding& finding) {
+  finding.confidence = std::min(finding.confidence, Confidence::kStrong);
+  finding.evidence += " " + Milliseconds(ns * 1e-6) +
+                      " of that is right before an all-to-all, and probably "
+                      "reads the sizes that it needs.";
+  constexpr char kEarlier[] =
+      "exchange the next batch's inputs while this step computes, so that "
+      "their sizes are there in time (TorchRec's TrainPipelineSparseDist); "
+      "for other values: ";
+  finding.fix_cpp = kEarlier + finding.fix_cpp;
+  finding.fix_python = kEarlier + finding.fix_python;
+}
+
 // Describes waits that only fetch results.
 void SayFetches(Finding& finding) {
   // Whether there is a next input to begin with is not recorded.
@@ -240,6 +279,10 @@ Verdict CheckHostSync(const AnalysisContext& m) {
     finding.fix_cpp = finding.fix_python =
         "use BatchNorm in place of SyncBatchNorm (do not call "
         "convert_sync_batchnorm()) if each rank has 16 samples or more";
+  }
+  const double sizes_ns = SizesOfExchangesNs(m, filter);
+  if (sizes_ns >= kWorthExchanging * sums.blocked_ns) {
+    SaySizesOfExchanges(sizes_ns, finding);
   }
   const bool fetches = FetchesResults(m, kinds, filter);
   if (fetches) SayFetches(finding);

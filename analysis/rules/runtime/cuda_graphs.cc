@@ -268,7 +268,6 @@ bool InstantiatesGraph(std::string_view call) {
   return Contains(call, "GraphInstantiate");
 }
 
-// A capture in the first step may be the usual one.
 Captures FindCaptures(const AnalysisContext& m) {
   Captures found;
   ByName begins(m.trace, &BeginsCapture);
@@ -278,7 +277,7 @@ Captures FindCaptures(const AnalysisContext& m) {
     if (begins(call.name)) began_ns[call.thread] = call.begin_ns;
     if (!instantiates(call.name)) continue;
     const size_t step = CountedStepAt(m.steps, call.begin_ns);
-    if (step == 0 || step == m.steps.windows.size()) continue;
+    if (step == m.steps.windows.size()) continue;
     const auto began = began_ns.find(call.thread);
     const int64_t from_ns =
         began == began_ns.end() ||
@@ -293,14 +292,22 @@ Captures FindCaptures(const AnalysisContext& m) {
 
 Verdict CheckRecapture(const AnalysisContext& m) {
   const Captures captures = FindCaptures(m);
-  if (captures.steps.size() < 2) return Clean();
+  // A capture in the first step alone may be the usual one.
+  if (captures.steps.size() < (captures.steps.contains(0) ? 3U : 2U)) {
+    return Clean();
+  }
   const auto steps = static_cast<double>(m.steps.windows.size());
   // Before a capture, torch runs the code for new sizes without a graph, and
   // waits for the device.
   const double bound_ns =
       std::max(static_cast<double>(Length(Merge(captures.spans))) / steps,
                LongerBy(m.steps, captures.steps));
-  if (bound_ns < kRecaptureShare * m.step_ns()) return Clean();
+  // Slow steps are not steady, so the mean of all steps is the baseline.
+  double all_ns = 0;
+  for (const StepWindow& step : m.steps.windows) {
+    all_ns += static_cast<double>(step.tiled.length()) / steps;
+  }
+  if (bound_ns < kRecaptureShare * all_ns) return Clean();
   Finding finding;
   finding.confidence = Confidence::kStrong;
   finding.evidence =
@@ -328,6 +335,7 @@ Verdict CheckRecapture(const AnalysisContext& m) {
       "the recorded steps are the first ones, and no new sizes follow";
   return Fire(Found{.finding = std::move(finding),
                     .bound_ns = bound_ns,
+                    .baseline_ms = all_ns * 1e-6,
                     .beyond_noise = true});
 }
 

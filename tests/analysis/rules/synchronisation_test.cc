@@ -281,6 +281,41 @@ TEST(HostSyncTest, CannotLookWithoutAGpuOrWithoutRuntimeCalls) {
   EXPECT_NE(WhySkipped(blind, "host-sync").find("runtime"), std::string::npos);
 }
 
+// An exchange of rows needs the number of rows for each rank.
+TEST(HostSyncTest, SaysThatAnExchangeNeedsTheSizes) {
+  const auto with = [](double pause_us) {
+    GpuText run;
+    run.Line("run world_size=2");
+    for (int step = 0; step < 5; ++step) {
+      run.Begin("op", "aten::mm");
+      run.Kernel(4'000, "gemm");
+      run.End();
+      run.Item();
+      run.Pass(pause_us);
+      run.Begin("op", "c10d::alltoall_base_");
+      run.OnStream(20);
+      run.Kernel(100, "ncclDevKernel_SendRecv");
+      run.OnStream(7);
+      run.End();
+      run.Op(1'000, "aten::view");
+      run.EndStep();
+    }
+    return run.Analyzed();
+  };
+  const Report report = with(100);
+  const Finding* finding = Find(report, "host-sync");
+  ASSERT_NE(finding, nullptr);
+  EXPECT_NE(finding->evidence.find("right before an all-to-all"),
+            std::string::npos)
+      << finding->evidence;
+  EXPECT_NE(finding->fix_python.find("TrainPipelineSparseDist"),
+            std::string::npos);
+  const Report later = with(2'100);
+  ASSERT_NE(Find(later, "host-sync"), nullptr);
+  EXPECT_EQ(Find(later, "host-sync")->evidence.find("all-to-all"),
+            std::string::npos);
+}
+
 // A server waits for an event behind the download of its tokens.
 TEST(ExplicitSyncTest, IsAHintWhereItFetchesResults) {
   const auto with = [](bool downloads) {
