@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <array>
+#include <compare>
 #include <set>
 #include <string>
 #include <string_view>
@@ -174,19 +175,28 @@ bool FetchesResults(const AnalysisContext& m,
 // Returns the blocked time in ns per step of waits whose thread issues an
 // all-to-all next, and soon. They read the sizes of its parts.
 double SizesOfExchangesNs(const AnalysisContext& m, const WaitFilter& filter) {
+  struct Issue {
+    RowId thread = kNone;
+    int64_t begin_ns = 0;
+    bool exchanges = false;
+    auto operator<=>(const Issue&) const = default;  // NOLINT(*nullptr)
+  };
+  std::vector<Issue> issues;
+  bool any = false;
+  for (const Collective& one : m.collectives) {
+    const bool exchanges = one.kind == CollectiveKind::kAllToAll;
+    issues.push_back({one.thread, one.issued.begin_ns, exchanges});
+    any |= exchanges;
+  }
+  if (!any) return 0;
+  std::ranges::sort(issues);
   double ns = 0;
   for (const HostWait& wait : m.waits.all) {
     if (!wait.steady || !filter(wait)) continue;
-    const Collective* next = nullptr;
-    for (const Collective& one : m.collectives) {
-      if (one.thread == wait.thread &&
-          one.issued.begin_ns >= wait.span.end_ns &&
-          (next == nullptr || one.issued.begin_ns < next->issued.begin_ns)) {
-        next = &one;
-      }
-    }
-    if (next != nullptr && next->kind == CollectiveKind::kAllToAll &&
-        next->issued.begin_ns - wait.span.end_ns <= kSoonNs) {
+    const auto next = std::ranges::lower_bound(
+        issues, Issue{wait.thread, wait.span.end_ns, false});
+    if (next != issues.end() && next->thread == wait.thread &&
+        next->exchanges && next->begin_ns - wait.span.end_ns <= kSoonNs) {
       ns += static_cast<double>(wait.blocked_ns);
     }
   }
