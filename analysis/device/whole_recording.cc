@@ -143,14 +143,22 @@ int64_t StartUpNs(const Trace& trace, RowId thread, Span window) {
 
 }  // namespace
 
-void TakeWholeRecording(const Trace& trace, Steps& steps) {
-  if (!steps.empty() || steps.thread == kNone) return;
+bool StartUp::is_most() const {
+  return static_cast<double>(ns) >= kMostStartUp * static_cast<double>(of_ns);
+}
+
+StartUp MeasureStartUp(const Trace& trace, RowId thread) {
   const Span window = WindowOf(trace);
-  if (window.length() <= 0 || StartUpNs(trace, steps.thread, window) >=
-                                  kMostStartUp * window.length()) {
+  if (window.length() <= 0) return {};
+  return {StartUpNs(trace, thread, window), window.length()};
+}
+
+void TakeWholeRecording(const Trace& trace, Steps& steps) {
+  if (!steps.empty() || steps.thread == kNone ||
+      MeasureStartUp(trace, steps.thread).is_most()) {
     return;
   }
-  steps = OneStep(window, steps.thread);
+  steps = OneStep(WindowOf(trace), steps.thread);
 }
 
 // Treats the whole recording as one step, to split it with the same code.

@@ -20,6 +20,15 @@ struct WholeRecording {
 // training thread; if it is kNone (unknown), a CPU-only run has no split.
 WholeRecording SplitWhole(const Trace& trace, const OpTree& tree, RowId thread);
 
+// How much of a recording of a GPU passes with starting up: creating the
+// device's context, loading kernels and libraries, getting memory from the
+// driver, as far as the device is idle meanwhile. In ns.
+struct StartUp {
+  int64_t ns = 0, of_ns = 0;
+  bool is_most() const;  // at least 30 %
+};
+StartUp MeasureStartUp(const Trace& trace, RowId thread);
+
 // Makes the whole recording the only window of `steps`, which has none, so that
 // the rules judge it like a step. Leaves `steps` unchanged if the training
 // thread is unknown. Also if starting up takes at least 30 % of the recording,

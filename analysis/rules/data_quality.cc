@@ -14,6 +14,7 @@
 
 #include "context/rule.h"
 #include "device/backlog.h"
+#include "device/whole_recording.h"
 #include "evidence/missing_rows.h"
 #include "evidence/recording_load.h"
 #include "words/labels.h"
@@ -238,6 +239,16 @@ void AddSteps(const AnalysisContext& m, Lack& lack) {
                             "recording counts as one, set-up included."
                       : std::string(kNoStepMarks) +
                             ", so nothing can be reported per step.");
+  if (const StartUp start = MeasureStartUp(m.trace, m.steps.thread);
+      start.ns > 0 && start.is_most()) {
+    lack.Add(false,
+             "Starting up takes " +
+                 Milliseconds(static_cast<double>(start.ns) * 1e-6) + " of " +
+                 Milliseconds(static_cast<double>(start.of_ns) * 1e-6) +
+                 ": creating the device's context, loading kernels and "
+                 "libraries, and getting memory, which no later step does "
+                 "again. Record steps after the first ones.");
+  }
   // The profilers of JAX and TensorFlow write XSpaces without a producer.
   if (m.trace.run().producer == "XSpace") {
     lack.Mend("",

@@ -2,6 +2,7 @@
 // compares with known results: in a pair, the second trace is the first with a
 // fix. Other numbers come from a prototype of the replay.
 #include <gtest/gtest.h>
+#include <stepscope/analysis.h>
 #include <stepscope/read.h>
 
 #include <initializer_list>
@@ -79,6 +80,11 @@ TEST_F(DeviceRealTracesTest, ReplayRefusesARecordingOfStartingUp) {
   Read("alexnet_a100_cuda_sync.json.gz", [](const AnalysisContext& m) {
     EXPECT_TRUE(m.steps.empty());
     EXPECT_FALSE(m.replay.check().valid);
+    const Report report = Analyze(m.trace);
+    ASSERT_FALSE(report.findings.empty());
+    EXPECT_NE(report.findings[0].evidence.find("Starting up takes 4"),
+              std::string::npos)
+        << report.findings[0].evidence;
   });
 }
 
