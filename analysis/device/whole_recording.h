@@ -25,7 +25,7 @@ WholeRecording SplitWhole(const Trace& trace, const OpTree& tree, RowId thread);
 // driver, as far as the device is idle meanwhile. In ns.
 struct StartUp {
   int64_t ns = 0, of_ns = 0;
-  bool is_most() const;  // at least 30 %
+  bool is_most() const;  // at least 30 %, or nothing was recorded
 };
 StartUp MeasureStartUp(const Trace& trace, RowId thread);
 

@@ -215,14 +215,18 @@ const Fallback* FallbackOf(std::string_view kernel) {
 Verdict CheckFallback(const AnalysisContext& m) {
   std::map<const Fallback*, double> ns;  // per step
   Edit at_best;
-  ByName fallback_of(m.trace, &FallbackOf);
-  for (const KernelUse& use : m.kernels.uses) {
-    const Fallback* fallback = fallback_of(m.trace.kernels()[use.kernel].name);
+  ByName by_name(m.trace, &FallbackOf);
+  const auto fallback_of = [&](const KernelUse& use) -> const Fallback* {
+    const Fallback* fallback = by_name(m.trace.kernels()[use.kernel].name);
     // A program may unfold an input itself.
-    if (fallback == nullptr || (Contains(fallback->kernel, "2col") &&
-                                use.serves != KernelClass::kConvolution)) {
-      continue;
-    }
+    return fallback != nullptr && Contains(fallback->kernel, "2col") &&
+                   use.serves != KernelClass::kConvolution
+               ? nullptr
+               : fallback;
+  };
+  for (const KernelUse& use : m.kernels.uses) {
+    const Fallback* fallback = fallback_of(use);
+    if (fallback == nullptr) continue;
     ns[fallback] += use.ns / m.kernels.steps;
     at_best.scales.push_back(Scaled(use, 0));
   }
@@ -235,9 +239,8 @@ Verdict CheckFallback(const AnalysisContext& m) {
                          })->first;
   Finding finding;
   finding.confidence = Confidence::kStrong;
-  finding.examples = LongestKernels(m, [&](const KernelUse& use) {
-    return fallback_of(m.trace.kernels()[use.kernel].name) != nullptr;
-  });
+  finding.examples = LongestKernels(
+      m, [&](const KernelUse& use) { return fallback_of(use) != nullptr; });
   finding.evidence = "Convolutions run in slow kernels (" +
                      std::string(most->kernel) +
                      "...: " + std::string(most->what) + ") for " +

@@ -140,7 +140,8 @@ std::vector<int64_t> DownloadTimes(const Trace& trace) {
 
 // True if most of the blocked time fetches what a model computed, after the
 // last launch of a step that trains nothing. Such a read delays no launch of
-// its own step: only the next step could be launched before it.
+// its own step: only the next step could be launched before it. `kinds` may be
+// empty for a filter that takes explicit waits only.
 bool FetchesResults(const AnalysisContext& m,
                     const std::vector<ReadKind>& kinds,
                     const WaitFilter& filter) {
@@ -157,7 +158,7 @@ bool FetchesResults(const AnalysisContext& m,
            *launched >= wait.span.begin_ns;
   };
   int64_t blocked_ns = 0, fetching_ns = 0;
-  for (size_t i = 0; i < kinds.size(); ++i) {
+  for (size_t i = 0; i < m.waits.all.size(); ++i) {
     const HostWait& wait = m.waits.all[i];
     if (!wait.steady || !filter(wait)) continue;
     blocked_ns += wait.blocked_ns;
@@ -364,7 +365,7 @@ Verdict CheckExplicitSync(const AnalysisContext& m) {
   }
   finding.wrong_if =
       "code outside PyTorch reads GPU memory right after the wait";
-  const bool fetches = FetchesResults(m, ReadKinds(m), filter);
+  const bool fetches = FetchesResults(m, {}, filter);
   if (fetches) SayFetches(finding);
   return FireForWaits(m, filter, sums, std::move(finding), fetches);
 }

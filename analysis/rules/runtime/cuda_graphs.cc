@@ -297,11 +297,12 @@ Verdict CheckRecapture(const AnalysisContext& m) {
     return Clean();
   }
   const auto steps = static_cast<double>(m.steps.windows.size());
+  const double capturing_ns =
+      static_cast<double>(Length(Merge(captures.spans))) / steps;
   // Before a capture, torch runs the code for new sizes without a graph, and
   // waits for the device.
   const double bound_ns =
-      std::max(static_cast<double>(Length(Merge(captures.spans))) / steps,
-               LongerBy(m.steps, captures.steps));
+      std::max(capturing_ns, LongerBy(m.steps, captures.steps));
   // Slow steps are not steady, so the mean of all steps is the baseline.
   double all_ns = 0;
   for (const StepWindow& step : m.steps.windows) {
@@ -316,9 +317,7 @@ Verdict CheckRecapture(const AnalysisContext& m) {
       std::to_string(captures.steps.size()) + " of " +
       Count(static_cast<int64_t>(m.steps.windows.size()), "step") +
       ", as for each new size of the inputs. Capturing alone takes " +
-      Milliseconds(static_cast<double>(Length(Merge(captures.spans))) / steps *
-                   1e-6) +
-      " per step on the host.";
+      Milliseconds(capturing_ns * 1e-6) + " per step on the host.";
   for (size_t i = 0; i < std::min(kShown, captures.spans.size()); ++i) {
     finding.examples.push_back({-1, captures.spans[i].begin_ns,
                                 captures.spans[i].end_ns, "a capture"});
