@@ -20,8 +20,9 @@ struct Leaving {
 };
 std::mutex g_mutex;
 std::unique_ptr<Leaving> g_leaving;
-// Held during the detachment. Only Hold(), which runs outside of callbacks,
-// waits for it.
+// Held while a detachment is prepared, carried out or called off. Callbacks do
+// not wait for it, because CUPTI may wait for them: the next CUDA call tries
+// again.
 std::mutex g_leaves_now;
 
 std::unique_ptr<Leaving> TakeLeaving() {
@@ -54,6 +55,9 @@ void CUPTIAPI OnCudaCall(void*, CUpti_CallbackDomain domain, CUpti_CallbackId,
 }
 
 void LeaveAtNextCall(std::shared_ptr<CuptiApi> api) {
+  // Once the first domain is on, a CUDA call of another thread may detach
+  // CUPTI, which must not happen while this thread calls it.
+  const std::lock_guard preparing(g_leaves_now);
   CUpti_SubscriberHandle subscriber = nullptr;
   std::string holder;
   // If another profiler has subscribed meanwhile, it needs CUPTI.
@@ -61,8 +65,6 @@ void LeaveAtNextCall(std::shared_ptr<CuptiApi> api) {
       CUPTI_SUCCESS) {
     return;
   }
-  // Set before the callbacks are switched on, because the first one may come at
-  // once, from another thread.
   auto leaving = std::make_unique<Leaving>();
   leaving->api = api;
   leaving->subscriber = subscriber;
@@ -86,7 +88,7 @@ void LeaveAtNextCall(std::shared_ptr<CuptiApi> api) {
 // Cancels a pending detachment. Returns its subscription if CUPTI failed to end
 // it, otherwise null.
 CUpti_SubscriberHandle CallOffLeaving() {
-  { const std::lock_guard wait_for_it(g_leaves_now); }
+  const std::lock_guard wait_for_it(g_leaves_now);
   const std::unique_ptr<Leaving> leaving = TakeLeaving();
   if (leaving == nullptr) return nullptr;
   CuptiApi& api = *leaving->api;
@@ -120,6 +122,7 @@ absl::Status CuptiAttachment::Hold() {
     return absl::OkStatus();
   }
   std::string holder;
+  WatchForks();
   // A subscription needs a callback, even if only activity records are used.
   const CUptiResult code =
       api_->Subscribe(&subscriber_, &OnGraphEvent, nullptr, &holder);

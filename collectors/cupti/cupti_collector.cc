@@ -129,7 +129,6 @@ absl::Status CuptiCollector::Load() {
 // there is no CUPTI, Start() reports it.
 void CuptiCollector::Arm() {
   if (!arms_ || options_.capture_scopes == nullptr) return;
-  WatchForks();
   if (InForkedChild()) return;
   const absl::Status loaded = Load();
   if (driver_ != nullptr && !driver_->InUse().ok()) return;
@@ -175,7 +174,6 @@ absl::Status CuptiCollector::SwitchOn() {
 }
 
 absl::Status CuptiCollector::Start() {
-  WatchForks();
   if (InForkedChild()) {
     return absl::FailedPreconditionError(
         "CUPTI: this process was forked from one that recorded the GPU, where "

@@ -2,6 +2,7 @@
 #include <stepscope/collectors.h>
 #include <stepscope/range.h>
 #include <torch/version.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <memory>
@@ -19,9 +20,6 @@
 namespace stepscope {
 namespace {
 
-// True while hooks are installed. A second set would record everything twice.
-constinit std::atomic<bool> g_is_hooked{false};
-
 // The times at which the session announced steps; 0: it did not.
 struct StepTicks {
   Ticks sample_begin = 0;
@@ -36,6 +34,7 @@ struct WindowFacts {
   PythonSamples python = {};
   int64_t unsampled = 0;
   bool has_python = false;
+  bool has_memory = false;
   bool lost_memory_hook = false;
 };
 
@@ -53,9 +52,9 @@ class TorchRecording : public Recording {
     builder.Watch(Kind::kCommunication);
     if (options_.record_shapes) builder.Watch(Kind::kOpShapes);
     if (options_.with_stack) builder.Watch(Kind::kOpStacks);
-    if (options_.record_memory) builder.Watch(Kind::kMemory);
+    if (facts_.has_memory) builder.Watch(Kind::kMemory);
     builder.run().record_shapes = options_.record_shapes;
-    builder.run().profile_memory = options_.record_memory;
+    builder.run().profile_memory = facts_.has_memory;
     builder.run().with_stack = options_.with_stack;
     builder.run().op_cost_ns = facts_.op_cost_ns;
     builder.run().torch_version = TORCH_VERSION;
@@ -132,6 +131,14 @@ class TorchRecording : public Recording {
 
   void AddLosses(const TorchDecodeResult& decoded,
                  TraceBuilder& builder) const {
+    if (options_.record_memory && !facts_.has_memory) {
+      builder.Add(Loss{
+          .name = "memory-hook-taken",
+          .detail = "no memory events were recorded: another profiler "
+                    "(torch.profiler, or a second stepscope) receives those of "
+                    "this thread; stop it first, or leave memory off",
+          .count = -1});
+    }
     if (facts_.lost_memory_hook) {
       builder.Add(Loss{
           .name = "memory-hook-lost",
@@ -175,13 +182,18 @@ class TorchCollector : public Collector {
           "torch: cannot start: no event buffers are open to record into; open "
           "them first");
     }
-    if (g_is_hooked.exchange(true)) {
+    // A process that was forked inside a window has inherited its hooks.
+    TorchCollector* const other = hooked_.load();
+    if (other != nullptr && other->process_ != getpid()) other->Unhook();
+    TorchCollector* none = nullptr;
+    if (!hooked_.compare_exchange_strong(none, this)) {
       return absl::FailedPreconditionError(
           "torch: cannot start: another torch collector of this process is "
           "recording; stop it first");
     }
+    process_ = getpid();
     absl::Status status = Hook();
-    if (!status.ok()) g_is_hooked.store(false);
+    if (!status.ok()) hooked_ = nullptr;
     return status;
   }
 
@@ -237,11 +249,9 @@ class TorchCollector : public Collector {
   absl::Status Hook() {
     try {
       facts_ = {.op_cost_ns = MeasureOpCostNs(options_)};
-      if (options_.record_memory) {
-        absl::StatusOr<std::shared_ptr<MemoryHook>> hook = StartMemoryHook();
-        if (!hook.ok()) return hook.status();
-        memory_hook_ = *std::move(hook);
-      }
+      // Without the hook operators are still recorded.
+      if (options_.record_memory) memory_hook_ = StartMemoryHook();
+      facts_.has_memory = memory_hook_ != nullptr;
       if (TakesSamples(options_)) {
         facts_.has_python = SetUpSampling(options_);
       }
@@ -270,11 +280,16 @@ class TorchCollector : public Collector {
     if (memory_hook_ != nullptr) {
       kept = StopMemoryHook(std::exchange(memory_hook_, nullptr));
     }
-    g_is_hooked.store(false);
+    hooked_ = nullptr;
     return kept;
   }
 
+  // The collector whose hooks are installed. A second set would record
+  // everything twice.
+  static constinit inline std::atomic<TorchCollector*> hooked_{nullptr};
+
   const TorchOptions options_;
+  pid_t process_ = 0;  // in which it was started
   bool is_started_ = false;
   std::optional<at::CallbackHandle> handle_;  // none while paused
   std::shared_ptr<MemoryHook> memory_hook_;

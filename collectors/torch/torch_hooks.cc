@@ -59,8 +59,8 @@ std::unique_ptr<at::ObserverContext> OnStart(const at::RecordFunction& fn) {
     if (!scope) return nullptr;
     scope.log()->source_thread = fn.threadId();
     const OpName name = NameOf(fn);
-    slot = name.has_schema ? AddSchemaOp(scope, name.text, fn.seqNr())
-                           : AddNamed(scope, fn, name.text);
+    slot = OutlivesWindow(name) ? AddSchemaOp(scope, name.text, fn.seqNr())
+                                : AddNamed(scope, fn, name.text);
     uint64_t note = 0;
     if constexpr (kStacks) {
       const uint64_t outer = scope.open_note();

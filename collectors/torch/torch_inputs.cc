@@ -34,13 +34,34 @@ class WordWriter {
   uint64_t* limit_;
 };
 
+// Gives access to a protected method of TensorImpl.
+struct TensorPolicy : c10::TensorImpl {
+  static constexpr auto kMatchesPython = &TensorPolicy::matches_python_custom;
+};
+
+// True if asking the tensor for sizes or strides calls Python: those of some
+// tensor subclasses run operators, which must not happen while a record is
+// written.
+bool AsksPython(const c10::TensorImpl& impl) {
+  return impl.is_python_dispatch() &&
+         (impl.*TensorPolicy::kMatchesPython)(
+             c10::TensorImpl::SizesStridesPolicy::CustomStrides);
+}
+
+// As layout() == kStrided, which calls Python for some tensor subclasses.
+bool IsStrided(const c10::TensorImpl& impl) {
+  if (!impl.is_python_dispatch()) return impl.layout() == at::kStrided;
+  return !impl.key_set().has_any(c10::sparse_ks | c10::sparse_csr_ks |
+                                 c10::mkldnn_ks);
+}
+
 // The Put functions return false, and write nothing, if the words do not fit.
 bool PutTensor(const at::TensorBase& tensor, WordWriter& out) {
   const c10::TensorImpl* impl = tensor.unsafeGetTensorImpl();
   // Nested and symbolic tensors have no plain sizes, and asking for them would
   // throw.
   if (!tensor.defined() || tensor.is_nested() ||
-      impl->has_symbolic_sizes_strides()) {
+      impl->has_symbolic_sizes_strides() || AsksPython(*impl)) {
     if (!out.Has(1)) return false;
     out.Put(static_cast<uint64_t>(InputTag::kNoTensor));
     return true;
@@ -48,7 +69,7 @@ bool PutTensor(const at::TensorBase& tensor, WordWriter& out) {
   const c10::IntArrayRef sizes = impl->sizes();
   // The number of dimensions has eight bits (PackTensor()).
   if (sizes.size() > 0xff || !out.Has(1 + 2 * sizes.size())) return false;
-  const bool has_strides = impl->layout() == at::kStrided;
+  const bool has_strides = IsStrided(*impl);
   out.Put(PackTensor(static_cast<uint8_t>(tensor.scalar_type()),
                      static_cast<uint8_t>(sizes.size()),
                      has_strides ? kHasStrides : 0));

@@ -1,6 +1,5 @@
 #include "torch_memory.h"
 
-#include <absl/status/statusor.h>
 #include <c10/core/Allocator.h>
 #include <c10/util/ThreadLocalDebugInfo.h>
 #include <stepscope/event_writer.h>
@@ -82,13 +81,9 @@ class MemoryHook : public ProfilerStateBase {
   std::atomic<bool> is_on_{true};
 };
 
-absl::StatusOr<std::shared_ptr<MemoryHook>> StartMemoryHook() {
+std::shared_ptr<MemoryHook> StartMemoryHook() {
   if (ThreadLocalDebugInfo::get(DebugInfoKind::PROFILER_STATE) != nullptr) {
-    return absl::FailedPreconditionError(
-        "torch: cannot record memory: another profiler (torch.profiler, or a "
-        "second stepscope) receives this thread's memory events; stop it "
-        "first, "
-        "or leave record_memory off");
+    return nullptr;
   }
   auto hook = std::make_shared<MemoryHook>();
   ThreadLocalDebugInfo::_push(DebugInfoKind::PROFILER_STATE, hook);

@@ -1,7 +1,7 @@
 // NameOf(): returns a RecordFunction's name, and whether an operator's schema
-// owns the name. A schema's name is never freed, so a pointer is enough. Any
-// other name ends with its scope and has to be copied. RecordFunction's
-// interface does not tell the two apart.
+// owns the name. RecordFunction's interface does not tell. OutlivesWindow()
+// tells whether a pointer to the name is enough: any other name may be freed
+// before the window is decoded, and has to be copied.
 #pragma once
 
 #include <ATen/core/function_schema.h>
@@ -10,6 +10,7 @@
 
 #include <atomic>
 #include <string>
+#include <string_view>
 #include <variant>
 
 namespace stepscope {
@@ -18,6 +19,22 @@ struct OpName {
   const char* text;
   bool has_schema;
 };
+
+// True for a name of LibTorch's own operators, whose schemas are never freed.
+// The schema of a program's operator is freed when it is defined again or its
+// torch.library.Library is gone. Called for every operator, so it compares as
+// few bytes as possible.
+inline bool OutlivesWindow(const OpName& name) {
+  const auto is_of = [&](std::string_view space) {
+    const char* text = name.text;
+    for (const char c : space) {
+      if (*text++ != c) return false;
+    }
+    return true;
+  };
+  return name.has_schema &&
+         (is_of("aten::") || is_of("c10d::") || is_of("prims::"));
+}
 
 // Finds the constant that AskedName() needs. Must be called before the hooks
 // are installed.

@@ -62,6 +62,13 @@ uint32_t NextCheck() {
   return static_cast<uint32_t>(t_random % (2 * kCheckEvery - 1)) + 1;
 }
 
+// False for a tensor subclass, which answers questions about its device by
+// calling Python. Its operators on plain tensors are looked at themselves.
+bool IsPlain(const at::Tensor& tensor) {
+  return tensor.defined() &&
+         !tensor.unsafeGetTensorImpl()->is_python_dispatch();
+}
+
 bool WaitsForDevice(const at::RecordFunction& fn, const OpName& name) {
   if (!name.has_schema ||
       std::ranges::none_of(g_waiting, [&](const auto& waiting) {
@@ -72,13 +79,13 @@ bool WaitsForDevice(const at::RecordFunction& fn, const OpName& name) {
   const auto inputs = fn.inputs();
   if (inputs.empty() || !inputs[0].isTensor()) return false;
   const at::Tensor& self = inputs[0].toTensor();
-  if (!self.defined()) return false;
+  if (!IsPlain(self)) return false;
   if (name.text != g_copy.load(std::memory_order_relaxed)) {
     return !self.is_cpu();
   }
   if (inputs.size() < 2 || !inputs[1].isTensor()) return false;
   const at::Tensor& source = inputs[1].toTensor();
-  return source.defined() && source.device() != self.device();
+  return IsPlain(source) && source.device() != self.device();
 }
 
 void FindWaiting() {

@@ -88,6 +88,9 @@ void Profile::State::Start(ProfileOptions options, ProfileParts parts) {
           .job = job,
           .writes_trace = options.write_chrome_kineto && log != nullptr},
       log, errors);
+  // A window around a stall opens where the program does not expect it. If it
+  // recorded memory, torch.profiler could not be started meanwhile.
+  options.profile_memory = false;
   WatchRun(std::make_shared<ProfileOptions>(std::move(options)), log,
            own_collectors ? nullptr : std::move(make_collectors));
   background = std::make_unique<Background>();

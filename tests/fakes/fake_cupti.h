@@ -119,6 +119,10 @@ class FakeCupti {
   void CloneNode(uint64_t node, uint64_t original);
   // Sets a function that runs in Finalize() after it has started.
   void DuringFinalize(std::function<void()> run) { during_ = std::move(run); }
+  // Sets a function that runs in EnableDomain() after the domain is on.
+  void DuringEnableDomain(std::function<void()> run) {
+    during_enable_domain_ = std::move(run);
+  }
   // Another thread left its CUDA call before the subscriber was removed, and
   // now reaches the last callback.
   void ReenterCallback();
@@ -227,6 +231,7 @@ class FakeCupti {
   bool finalize_hung_ = false;
   bool finalized_subscribed_ = false;
   std::function<void()> during_;
+  std::function<void()> during_enable_domain_;
   std::condition_variable_any callback_ended_;
   std::map<std::thread::id, int> in_callback_;
   CUpti_CallbackFunc last_callback_ = nullptr;

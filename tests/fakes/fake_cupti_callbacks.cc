@@ -22,16 +22,19 @@ CUgraphNode HandleOf(uint64_t node) { return std::bit_cast<CUgraphNode>(node); }
 
 CUptiResult FakeCupti::EnableDomain(bool on, CUpti_SubscriberHandle subscriber,
                                     CUpti_CallbackDomain domain) {
-  const Lock lock(mutex_);
-  if (CUptiResult r = Enter("EnableDomain"); r != CUPTI_SUCCESS) return r;
-  if (!subscribed_ || subscriber == nullptr) {
-    return CUPTI_ERROR_INVALID_PARAMETER;
+  {
+    const Lock lock(mutex_);
+    if (CUptiResult r = Enter("EnableDomain"); r != CUPTI_SUCCESS) return r;
+    if (!subscribed_ || subscriber == nullptr) {
+      return CUPTI_ERROR_INVALID_PARAMETER;
+    }
+    if (on) {
+      domains_.insert(domain);
+    } else {
+      domains_.erase(domain);
+    }
   }
-  if (on) {
-    domains_.insert(domain);
-  } else {
-    domains_.erase(domain);
-  }
+  if (on && during_enable_domain_) during_enable_domain_();
   return CUPTI_SUCCESS;
 }
 

@@ -29,9 +29,10 @@ struct TorchOptions {
 };
 
 // LibTorch's operators, on every thread including autograd's, through
-// RecordFunction. torch.profiler may run at the same time, except with
-// record_memory, which needs the memory reporter of the thread that calls
-// Start(): FailedPrecondition if another profiler holds it.
+// RecordFunction. torch.profiler may run at the same time. record_memory needs
+// the memory reporter of the thread that calls Start(): if another profiler
+// holds it, there are no memory events, and while this collector holds it,
+// torch.profiler cannot be started on that thread.
 std::unique_ptr<Collector> MakeTorchCollector(const TorchOptions& options);
 
 // Tracks which operators (with options.with_modules also which module) are open

@@ -225,10 +225,9 @@ absl::StatusOr<std::shared_ptr<RunningProfile>> RunningProfile::Start(
   running->profile_ =
       std::make_unique<Profile>(std::move(start->profile), &PartsOfStarting);
   t_starting = nullptr;
-  // If the log directory cannot be written, that error has already been shown,
-  // and there will still be a report.
-  const absl::Status status = running->profile_->status();
-  if (status.code() == absl::StatusCode::kFailedPrecondition) return status;
+  // If the log directory cannot be written, or a collector cannot record, that
+  // error has already been shown, and there will still be a report.
+  if (!running->profile_->is_active()) return running->profile_->status();
   return running;
 }
 

@@ -241,6 +241,23 @@ TEST_P(UnkindCuptiTest, ADetachmentStopsNoOtherThread) {
   ExpectNothingLeftBehind();
 }
 
+// CUPTI must not be detached while a call of it runs, such as the one that
+// prepares the detachment.
+TEST_P(UnkindCuptiTest, ACallDuringThePreparationDoesNotDetach) {
+  auto collector = Make();
+  ASSERT_TRUE(collector->Start().ok());
+  (void)collector->Stop();
+  fake_.DuringEnableDomain([&] {
+    std::thread([&] { fake_.ProgramCalls(); }).join();
+    EXPECT_EQ(fake_.finalized(), 0);
+    EXPECT_TRUE(fake_.subscribed());
+  });
+  collector.reset();
+  EXPECT_EQ(fake_.finalized(), 0);
+  fake_.ProgramCalls();
+  EXPECT_EQ(fake_.finalized(), Detachments(1));
+}
+
 TEST_P(UnkindCuptiTest, AProgramOfDriverCallsAloneIsDetachedToo) {
   auto collector = Make();
   ASSERT_TRUE(collector->Start().ok());

@@ -104,23 +104,20 @@ TEST(TorchMemoryTest, LeavesTheReportingSlotAsItFoundIt) {
             nullptr);
 }
 
-TEST(TorchMemoryTest, NamesTheProfilerThatHoldsTheSlot) {
+TEST(TorchMemoryTest, RecordsOperatorsWhereAnotherProfilerTakesTheMemory) {
   using namespace torch::autograd::profiler;
   const ProfilerConfig config(ProfilerState::KINETO);
   prepareProfiler(config, {ActivityType::CPU});
   enableProfiler(config, {ActivityType::CPU});
-  auto buffers = EventBuffers::Open({});
-  ASSERT_TRUE(buffers.ok());
-  const auto collector = MakeTorchCollector({.record_memory = true});
-  const absl::Status status = collector->Start();
-  EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
-  EXPECT_NE(std::string(status.message()).find("torch.profiler"),
-            std::string::npos);
-  // Without memory events both can record.
-  const auto plain = MakeTorchCollector({});
-  EXPECT_TRUE(plain->Start().ok());
-  EXPECT_TRUE(plain->Stop().ok());
+  TorchWindow window({.record_memory = true});
+  at::ones({4});
+  const Trace trace = window.CloseAndBuild();
   disableProfiler();
+  EXPECT_THAT(OpsNamed(trace, "aten::ones"), SizeIs(1));
+  EXPECT_TRUE(trace.allocations().empty());
+  EXPECT_FALSE(trace.run().profile_memory);
+  ASSERT_THAT(trace.losses(), SizeIs(1));
+  EXPECT_EQ(trace.losses()[0].name, "memory-hook-taken");
 }
 
 TEST(TorchMemoryTest, SaysWhenAScopeTookTheHookAway) {

@@ -229,6 +229,7 @@ TEST_F(ProfileTest, ASecondProfileStaysOffAndNamesTheFirst) {
     Profile second(std::move(options));
     Run(second, 20);
     EXPECT_TRUE(absl::IsFailedPrecondition(second.status()));
+    EXPECT_FALSE(second.is_active());
   });
   EXPECT_THAT(said, HasSubstr("\"test\" is still being profiled"));
   EXPECT_THAT(other->calls, IsEmpty());
@@ -423,9 +424,14 @@ TEST_F(ProfileTest, ACollectorThatCannotStartIsSaidAndTheRestIsRecorded) {
           .error = absl::FailedPreconditionError("gpu: taken by nsys")},
       std::make_shared<FakeCollector::Log>()));
   const std::string said = StderrOf([&] {
+    // Without a step before it the window opens in the constructor.
+    options.schedule = {.wait = 0, .warmup = 0, .active = 3};
     Profile profile(std::move(options));
+    EXPECT_TRUE(absl::IsFailedPrecondition(profile.status()));
+    EXPECT_TRUE(profile.is_active());
     Run(profile, 4);
     EXPECT_TRUE(absl::IsFailedPrecondition(profile.Finish()));
+    EXPECT_FALSE(profile.is_active());
   });
   EXPECT_EQ(said, "stepscope: gpu: taken by nsys\n");
   EXPECT_THAT(seen_, SizeIs(1));

@@ -64,8 +64,10 @@ struct ProfileOptions {
   // What is recorded besides operators. Each option costs time only if it is
   // on. Without shapes there are no FLOPs and no findings about sizes and
   // types.
-  bool record_shapes = false;   // shapes, strides and types of op arguments
-  bool profile_memory = false;  // every allocation and release
+  bool record_shapes = false;  // shapes, strides and types of op arguments
+  // Every allocation and release. While a window records them, torch.profiler
+  // cannot be started on the same thread (it raises "already enabled").
+  bool profile_memory = false;
   // Source lines: records the stack of every top-level operator. Stacks are
   // taken in the last warm-up step, which makes that step slower, and assigned
   // to the same operators of the recorded steps. Without warm-up steps they are
@@ -180,6 +182,10 @@ class Profile {
 
   // With signal_grace: true if a signal has asked the program to end.
   bool is_ending() const noexcept;
+
+  // False if it did not start, which status() explains, or has ended. A source
+  // of events that cannot record is an error in status(), but the others do.
+  bool is_active() const noexcept { return active_; }
 
   // The first error, including the background thread's. Any thread may call it.
   // InvalidArgument: an option is invalid. FailedPrecondition: another Profile
