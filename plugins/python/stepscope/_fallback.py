@@ -4,6 +4,7 @@ recorded."""
 from __future__ import annotations
 
 import importlib
+import itertools
 import json
 import pathlib
 import socket
@@ -44,7 +45,7 @@ class TorchRecording:
         self._traces: list[str] = []
         self._error = ""
         self._folder = pathlib.Path(options.log_dir or temporary_folder(self))
-        self._run = _run_name(options.name)
+        self._run = self._free_run(_run_name(options.name))
         activities = [torch.profiler.ProfilerActivity.CPU] if options.cpu else []
         if options.gpu and torch.cuda.is_available():
             activities.append(torch.profiler.ProfilerActivity.CUDA)
@@ -62,9 +63,16 @@ class TorchRecording:
         self._profiler.start()
         _ranges_by(torch.profiler.record_function)
 
+    def _trace_path(self, run: str, cycle: int) -> pathlib.Path:
+        return self._folder / "stepscope" / run / f"c{cycle}" / "trace" / f"rank{self._rank}.json.gz"
+
+    def _free_run(self, name: str) -> str:
+        """Returns the name, with a number if an earlier recording has it: two windows may be requested in one second."""
+        names = (name if number == 1 else f"{name}_{number}" for number in itertools.count(1))
+        return next(each for each in names if not self._trace_path(each, 0).exists())
+
     def _on_trace(self, profiler: Any) -> None:
-        cycle = len(self._traces)
-        path = self._folder / "stepscope" / self._run / f"c{cycle}" / "trace" / f"rank{self._rank}.json.gz"
+        path = self._trace_path(self._run, len(self._traces))
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             profiler.export_chrome_trace(str(path))
@@ -110,7 +118,7 @@ class TorchRecording:
             self._fail(error)
             return _native.STEP_DONE
         self._steps += 1
-        flags = 0
+        flags = _native.STEP_DONE if self._when.is_over(self._steps) else 0
         if self._when.phase(self._steps) != "N":
             flags |= _native.STEP_RECORDING
         if len(self._reports) > before:

@@ -32,9 +32,48 @@ class StepscopeError(RuntimeError):
     """stepscope cannot do what it was asked for. The message says why and what to do."""
 
 
+_ASCII = str.maketrans({"▇": "#", "▁": ".", "·": "|"})  # for the bars and separators of reports
+_shown_lately = True
+
+
+def write(stream: Any, text: str) -> str:
+    """Writes the text and flushes. Returns "" or what went wrong; raises nothing. Streams are often the program's own objects."""
+    if stream is None:  # it was closed when Python started; print() would write to stdout instead of stderr
+        return ""
+    try:
+        try:
+            stream.write(text)
+        except UnicodeEncodeError:
+            encoding = stream.encoding or "ascii"
+            stream.write(text.translate(_ASCII).encode(encoding, "replace").decode(encoding))
+        stream.flush()
+    except Exception as error:
+        return str(error) or type(error).__name__
+    return ""
+
+
 def say(text: str) -> None:
-    """Prints a line for the user to stderr, because stdout is for the program's output."""
-    print(f"stepscope: {text}", file=sys.stderr, flush=True)
+    """Prints a line for the user to stderr, because stdout is for the program's output. Raises nothing."""
+    write(sys.stderr, f"stepscope: {text}\n")
+
+
+def show(text: str) -> bool:
+    """Prints the text to stdout; returns False if that failed. The first of several failures is a line on stderr. Raises
+    nothing."""
+    global _shown_lately
+    problem = write(sys.stdout, text)
+    if problem and _shown_lately:
+        say(f"cannot print to stdout: {problem}")
+    _shown_lately = not problem
+    return _shown_lately
+
+
+def is_terminal(stream: Any) -> bool:
+    """Raises nothing."""
+    try:
+        return bool(stream.isatty())
+    except Exception:  # closed, or without this method
+        return False
 
 
 def library_dir() -> pathlib.Path:

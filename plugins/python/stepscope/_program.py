@@ -10,7 +10,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import NoReturn
 
-from ._native import StepscopeError, library_dir, say
+from ._native import StepscopeError, library_dir, say, write
 
 
 def path() -> pathlib.Path:
@@ -21,7 +21,7 @@ def path() -> pathlib.Path:
 
 def become(program: str | os.PathLike[str], words: Sequence[str], environment: Mapping[str, str]) -> NoReturn:
     """Replaces this process with another program. Raises OSError if it cannot be started."""
-    sys.stdout.flush()
+    write(sys.stdout, "")  # flushes
     # Python ignores these two signals, and a started program would inherit that: a closed pipe would become an error.
     for changed in (signal.SIGPIPE, signal.SIGXFSZ):
         signal.signal(changed, signal.SIG_DFL)

@@ -60,7 +60,7 @@ def start(options: Options, when: schedule) -> Recording:
     StepscopeError."""
     import torch  # the loop uses it, and its loaders are watched
 
-    options.color = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
+    options.color = _native.is_terminal(sys.stdout) and not os.environ.get("NO_COLOR")
     options.width = shutil.get_terminal_size((100, 24)).columns if options.color else 100
     _loaders.watch()
     try:
@@ -159,9 +159,13 @@ class NativeRecording:
     def finish(self) -> None:
         if self._recording:
             _loaders.mark_waits(self._core)
-            self._switch(False)
-        with contextlib.suppress(_native.StepscopeError):  # the core has already said it
-            self._core.profile_finish(self._handle)
+            self._gc.stop()
+        try:
+            with contextlib.suppress(_native.StepscopeError):  # the core has already said it
+                self._core.profile_finish(self._handle)
+        finally:  # not earlier: the core asks for the modules' names when it closes the window
+            if self._recording:  # else they may be those of another profile's window
+                self._switch(False)
 
     def windows(self) -> int:
         return self._core.profile_windows(self._handle)

@@ -41,14 +41,15 @@ class schedule:  # noqa: N801 - torch.profiler's name
     def is_whole_loop(self) -> bool:
         return self.active == WHOLE_LOOP
 
+    def is_over(self, step: int) -> bool:
+        """Returns True if neither `step` nor a later one belongs to a cycle."""
+        return bool(self.repeat) and step >= self.skip_first + self.repeat * (self.wait + self.warmup + self.active)
+
     def phase(self, step: int) -> str:
         """Returns N (nothing), W (warm-up), R (recorded) or S (recorded, the last of its window)."""
-        step -= self.skip_first
-        if step < 0:
+        if step < self.skip_first or self.is_over(step):
             return "N"
-        cycle, at = divmod(step, self.wait + self.warmup + self.active)
-        if self.repeat and cycle >= self.repeat:
-            return "N"
+        at = (step - self.skip_first) % (self.wait + self.warmup + self.active)
         if at < self.wait:
             return "N"
         if at < self.wait + self.warmup:

@@ -155,11 +155,11 @@ def _locked(path: pathlib.Path) -> Iterator[None]:
 @contextlib.contextmanager
 def _progress(what: str) -> Iterator[None]:
     start, done = time.monotonic(), threading.Event()
-    print(f"stepscope: {what}", end="", file=sys.stderr, flush=True)
+    _native.write(sys.stderr, f"stepscope: {what}")
 
     def dots() -> None:
         while not done.wait(2):
-            print(".", end="", file=sys.stderr, flush=True)
+            _native.write(sys.stderr, ".")
 
     thread = threading.Thread(target=dots, daemon=True)
     thread.start()
@@ -168,7 +168,7 @@ def _progress(what: str) -> Iterator[None]:
     finally:
         done.set()
         thread.join()
-        print(f" {time.monotonic() - start:.0f} s", file=sys.stderr, flush=True)
+        _native.write(sys.stderr, f" {time.monotonic() - start:.0f} s\n")
 
 
 def _run(command: list[str]) -> None:

@@ -9,28 +9,22 @@ try:
 except ImportError:
     from pytorch_lightning import Callback, LightningModule, Trainer  # type: ignore[assignment]
 
-from . import profile
+from ._training import ProfiledTraining
 
 
-class StepscopeCallback(Callback):
+class StepscopeCallback(ProfiledTraining, Callback):
     """Records steps of fit(): a step ends with the batch after which an optimizer stepped.
 
     Takes the arguments of stepscope.profile. `report` is the report on the last recorded window; None before the first one.
     """
 
     def __init__(self, **options: Any) -> None:
-        self._options = options
-        self._profile: profile | None = None
+        super().__init__(**options)
         self._steps = 0
-
-    @property
-    def report(self) -> Any:
-        return self._profile.report if self._profile is not None else None
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         self._steps = trainer.global_step
-        self._profile = profile(**self._options)
-        self._profile.start()
+        self._start()
 
     def on_train_batch_end(self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int) -> None:
         # Gradients may be accumulated over batches, and two optimizers count double.
@@ -43,7 +37,3 @@ class StepscopeCallback(Callback):
 
     def on_exception(self, trainer: Trainer, pl_module: LightningModule, exception: BaseException) -> None:
         self._stop()
-
-    def _stop(self) -> None:
-        if self._profile is not None:
-            self._profile.stop()

@@ -9,7 +9,7 @@ import threading
 import weakref
 
 from . import _native
-from ._native import say
+from ._native import say, show
 
 TYPE_CHECKING = False  # typing is slow to import
 if TYPE_CHECKING:
@@ -188,30 +188,35 @@ class profile:  # noqa: N801 - torch.profiler's name
 
     def _finish(self, recording: Recording) -> None:
         try:
-            recording.finish()
-        except _native.StepscopeError as error:
-            say(str(error))
-        self._show(recording)
-        text = recording.get(-1, "run")
-        if self._print_report and text:
-            print("\n" + text, end="", flush=True)
-        self._finished, self._recording = recording, None
-        if recording.is_ending():
-            if self._before_end is not None:
-                self._guard("the profile did not end well", self._before_end)
-            recording.close()
+            try:
+                recording.finish()
+            except _native.StepscopeError as error:
+                say(str(error))
+            self._show(recording)
+            text = recording.get(-1, "run")
+            if self._print_report and text:
+                show("\n" + text)
+        finally:
+            self._finished, self._recording = recording, None
+            if recording.is_ending():
+                if self._before_end is not None:
+                    self._guard("the profile did not end well", self._before_end)
+                recording.close()
 
     def _show(self, recording: Recording) -> None:
         """Prints and keeps the reports that arrived since the last call."""
         while self._seen < recording.windows():
             window, self._seen = self._seen, self._seen + 1
-            self._texts = [*self._texts[1 - _MOST_REPORTS:], recording.get(window, "json")]
-            self._job_text = recording.get(window, "job")
             self._finished = recording
-            if self._print_report:
-                print(recording.get(window, "text"), end="", flush=True)
+            self._guard("a report was lost", self._keep, recording, window)
             if self.on_trace_ready is not None:
                 self._guard("on_trace_ready failed", self.on_trace_ready, self)
+
+    def _keep(self, recording: Recording, window: int) -> None:
+        self._texts = [*self._texts[1 - _MOST_REPORTS:], recording.get(window, "json")]
+        self._job_text = recording.get(window, "job")
+        if self._print_report:
+            show(recording.get(window, "text"))
 
     def _guard(self, what: str, function: Callable[..., Any], *arguments: Any) -> None:
         """Calls the function; an exception becomes a line on stderr."""
@@ -223,8 +228,7 @@ class profile:  # noqa: N801 - torch.profiler's name
         except Exception as error:
             import traceback
 
-            say(f"{what}: {error}; training goes on")
-            traceback.print_exc()
+            say(f"{what}: {error}; training goes on\n{traceback.format_exc().rstrip()}")
 
     @property
     def reports(self) -> list[Report]:

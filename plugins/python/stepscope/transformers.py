@@ -6,31 +6,21 @@ from typing import Any
 
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
-from . import profile
+from ._training import ProfiledTraining
 
 
-class StepscopeCallback(TrainerCallback):
+class StepscopeCallback(ProfiledTraining, TrainerCallback):
     """Records steps of train(). A step is one step of the Trainer, with all batches over which it accumulates gradients.
 
     Takes the arguments of stepscope.profile. `report` is the report on the last recorded window; None before the first one.
     """
 
-    def __init__(self, **options: Any) -> None:
-        self._options = options
-        self._profile: profile | None = None
-
-    @property
-    def report(self) -> Any:
-        return self._profile.report if self._profile is not None else None
-
     def on_train_begin(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
-        self._profile = profile(**self._options)
-        self._profile.start()
+        self._start()
 
     def on_step_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
         if self._profile is not None:
             self._profile.step()
 
     def on_train_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
-        if self._profile is not None:
-            self._profile.stop()
+        self._stop()

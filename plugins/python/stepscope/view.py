@@ -19,7 +19,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from . import _page, _program
-from ._native import StepscopeError, say
+from ._native import StepscopeError, say, show
 
 VIEWERS = ("perfetto", "page", "tensorboard")
 HOST = "127.0.0.1"
@@ -126,7 +126,7 @@ def timeline(path: str, work: pathlib.Path) -> pathlib.Path:
     if os.path.isfile(path) and path.endswith(READABLE):
         return pathlib.Path(path).resolve()
     made = work / "trace.json.gz"
-    print(_program.output(["convert", "--advice", path, str(made)]).replace(f"wrote {made}: ", ""), end="", flush=True)
+    show(_program.output(["convert", "--advice", path, str(made)]).replace(f"wrote {made}: ", ""))
     return made
 
 
@@ -162,7 +162,7 @@ def view(words: Sequence[str]) -> int:
             return tensorboard(path, port)
         with prepare(path, viewer, port, work) as serving:
             address = f"http://{HOST}:{serving.server_address[1]}/"
-            print(f"{path} in {'Perfetto' if viewer == 'perfetto' else 'a page'}: {address} (Ctrl-C ends)", flush=True)
+            show(f"{path} in {'Perfetto' if viewer == 'perfetto' else 'a page'}: {address} (Ctrl-C ends)\n")
             if browser:
                 webbrowser.open(address)
             serving.serve_forever()

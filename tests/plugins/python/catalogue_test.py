@@ -2,6 +2,7 @@
 
 import concurrent.futures
 import datetime
+import io
 import json
 import os
 import pathlib
@@ -190,6 +191,15 @@ def test_the_command_answers_the_question(runs, tmp_path, capsys):
     assert answer["windows"] == 3 and {one["name"] for one in answer["found"]} == {"waits", "older"}
     assert catalogue_command.catalogue(["find", path, "--at-least", "50%", "--waits-for", "data"]) == 0
     assert capsys.readouterr().out == "0 of 3 windows\n"
+
+
+def test_an_answer_that_cannot_be_printed_is_status_one(runs, tmp_path, capsys, monkeypatch):
+    path = str(tmp_path / "runs.sqlite")
+    assert catalogue_command.catalogue(["add", path, str(runs)]) == 0
+    monkeypatch.setattr(sys, "stdout", io.StringIO())
+    sys.stdout.close()
+    assert catalogue_command.catalogue(["find", path]) == 1
+    assert "cannot print to stdout" in capsys.readouterr().err
 
 
 def test_names_do_not_reach_the_terminal_as_they_are(tmp_path, capsys):

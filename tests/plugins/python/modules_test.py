@@ -3,6 +3,8 @@
 import ctypes
 import json
 
+import pytest
+
 import stepscope  # noqa: F401 - conftest.py says where it is
 from stepscope import _modules
 
@@ -63,6 +65,22 @@ print(len(rows), rows["blocks.31.fc"].calls_per_step)
     for block in range(32):
         assert names.count(f"blocks.{block}") == names.count(f"blocks.{block}.fc") == 2
     assert done.stderr == ""
+
+
+@pytest.mark.parametrize("when", ["None", "schedule(wait=0, warmup=0, active=99)"])
+def test_a_window_that_is_open_when_the_loop_ends_has_its_modules(run_program, when):
+    done = run_program(NET + f"""
+window["schedule"] = {when}
+prof = loop()
+print(len(prof.report.modules))
+of_model = weakref.ref(model.blocks[0])
+train.__defaults__ = loop.__defaults__ = None
+del model, optimizer
+gc.collect()
+print("forgotten:", of_model() is None)
+""")
+    assert done.stdout.endswith("forgotten: True\n")
+    assert int(done.stdout.split()[0]) > 0
 
 
 class Linear:

@@ -1,5 +1,6 @@
 """Tests the core through ctypes, without torch."""
 
+import io
 import json
 import os
 import subprocess
@@ -8,7 +9,7 @@ import sys
 import pytest
 
 import stepscope
-from stepscope import _abi, _native, _rank
+from stepscope import _abi, _native, _rank, _shim
 
 
 def test_jobs_give_what_the_command_prints(trace):
@@ -22,6 +23,36 @@ def test_a_note_about_the_recording_comes_before_the_losses_of_the_file(trace):
                     for more in ({}, {"loss": {"name": "by-hand", "detail": "written by hand"}}))
     assert noted["losses"][0] == {"name": "by-hand", "detail": "written by hand", "count": 1, "severity": "note"}
     assert noted["losses"][1:] == plain["losses"]
+
+
+def test_text_that_an_encoding_lacks_stays_readable(monkeypatch):
+    stdout = io.TextIOWrapper(io.BytesIO(), encoding="ascii")
+    monkeypatch.setattr(sys, "stdout", stdout)
+    assert _native.show("▇▁ · é")
+    assert stdout.buffer.getvalue() == b"#. | ?"
+
+
+def test_a_failing_stdout_is_one_line_on_stderr_for_all_texts(monkeypatch, capsys):
+    monkeypatch.setattr(sys, "stdout", None)
+    assert _native.show("nowhere")
+    for _ in range(2):
+        monkeypatch.setattr(sys, "stdout", io.StringIO())
+        sys.stdout.close()
+        assert [_native.show("one"), _native.show("two")] == [False, False]
+        monkeypatch.setattr(sys, "stdout", io.StringIO())
+        assert _native.show("works again")
+    assert capsys.readouterr().err.splitlines() == ["stepscope: cannot print to stdout: I/O operation on closed file"] * 2
+
+
+def test_a_failing_stderr_raises_nothing(monkeypatch, capsys):
+    closed = io.StringIO()
+    closed.close()
+    for stderr in (None, closed):
+        monkeypatch.setattr(sys, "stderr", stderr)
+        _native.say("nothing")
+        with _shim._progress("nothing"):
+            pass
+    assert capsys.readouterr().out == ""
 
 
 def test_version_is_the_packages():

@@ -176,6 +176,31 @@ print("after the loop")
     assert not list(temporary.glob("stepscope-*"))
 
 
+@pytest.mark.parametrize("stdout, said", [
+    ("sys.stdout", ""), ("None", ""), ("Gone()", "cannot print to stdout: gone"),
+    ("sys.stdout.close() or sys.stdout", "cannot print to stdout: I/O operation on closed file.")])
+def test_a_stdout_that_cannot_take_the_report_loses_nothing_else(run_program, stdout, said):
+    done = run_program(LOOP + f"""
+import os, signal
+class Gone:
+    def write(self, text): raise BrokenPipeError("gone")
+sys.stdout = {stdout}
+batch = data[:32]
+def ready(prof):
+    sys.stderr.write(f"ready: {{prof.report.steps.count}} steps\\n")
+with profile(schedule=schedule(wait=0, warmup=1, active=9), on_trace_ready=ready, signal_grace=60) as prof:
+    for _ in "x" * 10:
+        train(batch)
+        if prof.step_num == 5: os.kill(os.getpid(), signal.SIGTERM)
+        prof.step()
+sys.stderr.write("after the loop")
+""", status=-15, PYTHONIOENCODING="latin-1")
+    assert "ready: 5 steps" in done.stderr
+    assert done.stderr.count("cannot print") == bool(said) and said in done.stderr
+    assert "Traceback" not in done.stderr and "after the loop" not in done.stderr
+    assert ("5 steps" in done.stdout and "#." in done.stdout) == (stdout == "sys.stdout")
+
+
 def test_a_profile_that_nobody_stops_is_stopped_at_exit(run_program, tmp_path):
     run_program(LOOP + """
 batch = data[:32]

@@ -278,6 +278,12 @@ def test_a_program_whose_reader_leaves_ends_by_sigpipe_as_without_us(tmp_path):
     assert (done.returncode, done.stdout, done.stderr) == (-signal.SIGPIPE, "", "")
 
 
+def test_a_program_runs_with_a_closed_stdout(tmp_path):
+    words = [PYTHON, "-m", "stepscope", "run", "--out", tmp_path, "--", "sh", "-c", "exit 5"]
+    done = subprocess.run(["sh", "-c", 'exec "$@" >&-', "sh", *words], env=programs.environment(), stderr=subprocess.PIPE, text=True)
+    assert (done.returncode, done.stderr) == (5, "")
+
+
 def test_another_sitecustomize_is_loaded_as_well(tmp_path):
     (tmp_path / "sitecustomize.py").write_text("import sys; sys.stdout.write('theirs ')")
     environment = programs.environment(PYTHONPATH=f"{programs.PACKAGE}{os.pathsep}{tmp_path}")

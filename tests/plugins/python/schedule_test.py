@@ -37,6 +37,8 @@ def letters(told, steps):
 ])
 def test_phases(told, expected):
     assert letters(told, len(expected)) == expected
+    over = len(expected.rstrip("N"))
+    assert [told.is_over(over - 1), told.is_over(over)] == [False, told.repeat > 0]
 
 
 @pytest.mark.parametrize("told", [

@@ -74,6 +74,20 @@ print([step.step for step in prof.report.step_times])
     assert done.stdout == "[1002, 1003]\n"
 
 
+def test_torch_profiler_records_a_window_at_each_request(run_program, tmp_path, without_shim):
+    done = run_program(LOOP + """
+import os, signal
+batch = data[:32]
+with profile(on_signal=signal.SIGUSR2, print_report=False, log_dir="runs") as prof:
+    for _ in "x" * 40:
+        if prof.step_num in (5, 20): os.kill(os.getpid(), signal.SIGUSR2)
+        train(batch); prof.step()
+print([[step.step for step in report.step_times] for report in prof.reports])
+""", STEPSCOPE_NATIVE_DIR=str(without_shim), STEPSCOPE_BUILD_SHIM="0", XDG_CACHE_HOME=str(tmp_path / "cache"))
+    assert done.stdout == "[[9, 10, 11], [24, 25, 26]]\n"
+    assert len(reports(tmp_path / "runs")) == 2
+
+
 def test_torch_profiler_records_a_rank_that_cannot_be_as_rank_0(run_program, tmp_path, without_shim):
     done = run_program(WINDOW, STEPSCOPE_NATIVE_DIR=str(without_shim), STEPSCOPE_BUILD_SHIM="0", RANK="3", WORLD_SIZE="2",
                        XDG_CACHE_HOME=str(tmp_path / "cache"))

@@ -47,7 +47,10 @@ def _arm(installer: str, module: ModuleType) -> None:
     try:
         getattr(_arm_module(), installer)(module)
     except Exception as error:  # a training that cannot be recorded continues
-        print(f"stepscope: this program is not recorded: {type(error).__name__}: {error}", file=sys.stderr)
+        try:
+            sys.stderr.write(f"stepscope: this program is not recorded: {type(error).__name__}: {error}\n")
+        except Exception:  # stderr may be closed
+            pass
 
 
 def _arm_module() -> ModuleType:

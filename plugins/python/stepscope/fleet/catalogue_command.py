@@ -7,7 +7,7 @@ import json
 import re
 from collections.abc import Sequence
 
-from .._native import StepscopeError, say
+from .._native import StepscopeError, say, show
 from .catalogue import Catalogue, Found
 
 WITH_VALUE = ("--waits-for", "--finding", "--since", "--at-least", "--format", "--workers")
@@ -66,10 +66,10 @@ def catalogue(words: Sequence[str]) -> int:
             found = runs.find(finding=options.get("--finding", ""), waits_for=options.get("--waits-for", ""), since=since,
                               at_least=at_least)
             if form == "json":
-                print(json.dumps({"version": 1, "windows": runs.count(since), "found": [dataclasses.asdict(one) for one in found]}, indent=2))
+                text = json.dumps({"version": 1, "windows": runs.count(since), "found": [dataclasses.asdict(one) for one in found]}, indent=2) + "\n"
             else:
-                print(_text(found, runs.count(since), "--waits-for" in options or "--finding" in options), end="")
-        return 0
+                text = _text(found, runs.count(since), "--waits-for" in options or "--finding" in options)
+        return 0 if show(text) else 1
     except StepscopeError as error:
         say(str(error))
         return 1
@@ -79,7 +79,7 @@ def _add(path: str, folders: Sequence[str], workers: int | None) -> int:
     with Catalogue(path) as runs:
         added = sum(runs.add(folder, workers=workers) for folder in folders)
         total = runs.count()
-        print(f"{path}: {added} window{'' if added == 1 else 's'} added or updated, {total} in all")
+        show(f"{path}: {added} window{'' if added == 1 else 's'} added or updated, {total} in all\n")
         return 0 if total else 1
 
 
