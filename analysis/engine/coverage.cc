@@ -43,7 +43,7 @@ const char* KnownOf(Cause cause, const Report& report) {
     case Cause::kHostCode:
       return report.lines.empty() ? "the program's own code; record with "
                                     "with_stack=True to see its lines"
-                                  : "the program's own code, by line below";
+                                  : "the program's own code";
     case Cause::kUnknown:
       return report.has_gpu ? "the GPU is idle, and no host event shows why"
                             : "no event shows what the thread did";

@@ -1,6 +1,7 @@
 #include "engine/time_by_place.h"
 
 #include <algorithm>
+#include <array>
 #include <functional>
 #include <map>
 #include <string>
@@ -9,6 +10,7 @@
 #include <utility>
 
 #include "device/collective_names.h"
+#include "ops/by_name.h"
 #include "ops/captured_place.h"
 #include "steps/steady_steps.h"
 #include "timeline/timeline.h"
@@ -147,6 +149,103 @@ void AddCapturedModules(const AnalysisContext& m, PlaceIndex& index,
   }
 }
 
+// The source lines of a recording, and the line of each op that has one (kNone:
+// it has none).
+struct Lines {
+  std::vector<PlaceTime> places = {};
+  std::vector<RowId> of_op = {};
+};
+
+// Adds lines to `places`, each once.
+class LineIndex {
+ public:
+  explicit LineIndex(std::vector<PlaceTime>& places) : places_(places) {}
+
+  RowId At(std::string line) {
+    if (line.empty()) return kNone;
+    const auto [at, is_new] =
+        index_.try_emplace(line, static_cast<RowId>(places_.size()));
+    if (is_new) places_.push_back({.name = std::move(line)});
+    return at->second;
+  }
+
+ private:
+  std::vector<PlaceTime>& places_;
+  std::map<std::string, RowId> index_;
+};
+
+Lines LinesOfStacks(const Trace& trace) {
+  Lines lines{.of_op = std::vector<RowId>(trace.ops().size(), kNone)};
+  LineIndex index(lines.places);
+  std::vector<RowId> of_stack;
+  for (const Stack& stack : trace.stacks()) {
+    of_stack.push_back(index.At(SourceLine(trace, stack.frames)));
+  }
+  for (RowId row = 0; row < trace.ops().size(); ++row) {
+    const RowId stack = trace.ops()[row].stack;
+    if (stack != kNone) lines.of_op[row] = of_stack[stack];
+  }
+  return lines;
+}
+
+// Finds the lines from Python frames, which torch.profiler records as events of
+// their own instead of stacks of ops.
+Lines LinesOfFrames(const Trace& trace) {
+  const std::span<const PythonFrame> frames = trace.python_frames();
+  Lines lines{.of_op = std::vector<RowId>(trace.ops().size(), kNone)};
+  if (frames.empty()) return lines;
+  LineIndex index(lines.places);
+  ByName<bool> is_framework(trace, IsFrameworkFrame);
+  // The program's innermost and outermost function in the stack that ends with
+  // a frame, and the line of that stack.
+  struct Open {
+    RowId around = kNone;
+    NameId innermost = 0, outermost = 0;
+    RowId line = kNone;
+  };
+  std::vector<Open> opened(frames.size());
+  std::vector<RowId> open(trace.threads().size(), kNone);
+  std::map<std::pair<NameId, NameId>, RowId> known;
+  const auto close_to = [&](RowId thread, int64_t time_ns) {
+    RowId& row = open[thread];
+    while (row != kNone && frames[row].end_ns <= time_ns) {
+      row = opened[row].around;
+    }
+  };
+  // Both tables are sorted by begin.
+  RowId next = 0;
+  for (RowId row = 0; row < trace.ops().size(); ++row) {
+    const Op& op = trace.ops()[row];
+    for (; next < frames.size() && frames[next].begin_ns <= op.begin_ns;
+         ++next) {
+      const PythonFrame& frame = frames[next];
+      if (frame.thread >= open.size()) continue;
+      close_to(frame.thread, frame.begin_ns);
+      Open& one = opened[next];
+      const RowId around = open[frame.thread];
+      if (around != kNone) one = opened[around];
+      one.around = around;
+      open[frame.thread] = next;
+      if (is_framework(frame.name)) continue;
+      if (one.outermost == 0) one.outermost = frame.name;
+      one.innermost = frame.name;
+      const auto [at, is_new] =
+          known.try_emplace({one.innermost, one.outermost}, kNone);
+      if (is_new) {
+        const std::array stack = {one.innermost, one.outermost};
+        at->second = index.At(SourceLine(trace, stack));
+      }
+      one.line = at->second;
+    }
+    if (op.thread >= open.size()) continue;
+    close_to(op.thread, op.begin_ns);
+    if (open[op.thread] != kNone) {
+      lines.of_op[row] = opened[open[op.thread]].line;
+    }
+  }
+  return lines;
+}
+
 }  // namespace
 
 OpTimes TimesOf(const AnalysisContext& m) {
@@ -281,26 +380,11 @@ std::vector<PlaceTime> TimeByModule(const AnalysisContext& m,
 std::vector<PlaceTime> TimeByLine(const AnalysisContext& m,
                                   const OpTimes& times) {
   const std::span<const Op> ops = m.trace.ops();
-  std::map<std::string, RowId> index;
-  std::vector<PlaceTime> places;
-  std::vector<RowId> of_stack;
-  for (const Stack& stack : m.trace.stacks()) {
-    std::string line = SourceLine(m.trace, stack.frames);
-    if (line.empty()) {
-      of_stack.push_back(kNone);
-      continue;
-    }
-    const auto [at, is_new] =
-        index.try_emplace(line, static_cast<RowId>(places.size()));
-    if (is_new) places.push_back({.name = std::move(line)});
-    of_stack.push_back(at->second);
-  }
+  Lines lines = m.trace.stacks().empty() ? LinesOfFrames(m.trace)
+                                         : LinesOfStacks(m.trace);
+  std::vector<PlaceTime>& places = lines.places;
   if (places.empty()) return {};
-  std::vector<RowId> own(ops.size(), kNone);
-  for (RowId row = 0; row < ops.size(); ++row) {
-    if (ops[row].stack != kNone) own[row] = of_stack[ops[row].stack];
-  }
-  const std::vector<RowId> of_op = PlacesOf(m, std::move(own), false);
+  const std::vector<RowId> of_op = PlacesOf(m, std::move(lines.of_op), false);
   for (RowId row = 0; row < of_op.size(); ++row) {
     if (of_op[row] == kNone || !times.counts[row]) continue;
     PlaceTime& place = places[of_op[row]];

@@ -47,7 +47,8 @@ std::vector<PlaceTime> TimeByModule(const AnalysisContext& context,
                                     const OpTimes& times,
                                     size_t most = kPlacesListed);
 
-// The same by source line of the program, from the stacks of the operators.
+// The same by source line of the program, from the stacks of the operators, or
+// from Python frames, whose lines are those at which functions begin.
 std::vector<PlaceTime> TimeByLine(const AnalysisContext& context,
                                   const OpTimes& times);
 

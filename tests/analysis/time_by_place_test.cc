@@ -154,6 +154,41 @@ TEST(TimeByPlaceTest, CountsTheBackwardPassToTheLineOfTheForwardPass) {
                    1);
 }
 
+// torch.profiler records Python frames instead of stacks of operators. 0.8 ms
+// of each step are the program's own code in augment().
+TEST(TimeByPlaceTest, FindsLinesByPythonFrames) {
+  std::string text = Training(false, false, false);
+  for (int64_t step = 0; step < 4; ++step) {
+    const auto frame = [&](int64_t begin_us, int64_t end_us, const char* name) {
+      text += "python_frame " +
+              std::to_string((step * 10000 + begin_us) * 1000) + ".." +
+              std::to_string((step * 10000 + end_us) * 1000) + " thread=0 " +
+              name + "\n";
+    };
+    frame(0, 10000, "/home/me/train.py(31): step");
+    frame(100, 900, "/home/me/data/images.py(5): augment");
+    frame(950, 3000, "torch/nn/modules/module.py(1): _call_impl");
+    frame(960, 3000, "/home/me/net.py(7): forward");
+    frame(970, 3000, "torch/nn/modules/conv.py(9): forward");
+    frame(6000, 9000, "torch/autograd/__init__.py(3): backward");
+  }
+  const Report report = Analyze(TraceFromText(text));
+  ASSERT_EQ(report.lines.size(), 2u);
+  EXPECT_EQ(report.lines[0].name, "net.py:7 in forward");
+  EXPECT_DOUBLE_EQ(report.lines[0].self_ms_per_step, 5);
+  EXPECT_DOUBLE_EQ(report.lines[0].calls_per_step, 1);
+  EXPECT_EQ(report.lines[1].name, "train.py:31 in step");
+  EXPECT_DOUBLE_EQ(report.lines[1].self_ms_per_step, 3);
+  double augmenting = 0;
+  for (const PathPart& part : report.critical_path) {
+    if (part.name == "data/images.py:5 in augment") {
+      EXPECT_EQ(part.category, "host_code");
+      augmenting = part.ms_per_step;
+    }
+  }
+  EXPECT_NEAR(augmenting, 0.8, 0.25);
+}
+
 TEST(TimeByPlaceTest, TheReportHasTheTablesOnlyWhereThereAreSuchData) {
   const auto text = [](bool modules, bool stacks) {
     return ToText(ReportOn(false, modules, stacks), TextOptions());

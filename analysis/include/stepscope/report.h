@@ -166,7 +166,9 @@ struct PlaceTime {
 // One cause and name on the critical path, summed.
 struct PathPart {
   std::string category;  // a key of time_split_ms
-  std::string name;      // op, kernel or call; empty between ops
+  // Op, kernel or call. Between ops, the source line if Python frames were
+  // recorded, else empty.
+  std::string name;
   double ms_per_step = 0;
 };
 
