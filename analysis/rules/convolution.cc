@@ -170,9 +170,15 @@ Verdict CheckConvRetuning(const AnalysisContext& m) {
   // A single search may not recur, so it is reported without a gain.
   if (searches.size() > 1) {
     finding.assumption = "at best, cuDNN does not search at all";
-    return Fire(Found{.finding = std::move(finding),
-                      .bound_ns = excess,
-                      .beyond_noise = true});
+    // Steps with searches are slow, so the mean step may leave them out.
+    const bool over_steps = std::ranges::any_of(in, [&](size_t step) {
+      return !std::ranges::binary_search(m.steps.steady, step);
+    });
+    return Fire(Found{
+        .finding = std::move(finding),
+        .bound_ns = excess,
+        .baseline_ms = over_steps ? m.gain_step_ms(m.stats.all_mean_ms) : 0,
+        .beyond_noise = true});
   }
   finding.assumption =
       "a single search, for example for the last batch of an epoch, costs "

@@ -352,6 +352,12 @@ Verdict CheckUnreadGradients(const AnalysisContext& m) {
                                  Bytes(found.bytes) + ")") +
       ", in every step. That takes " + Milliseconds(left_out.saved_ns * 1e-6) +
       " of the " + Milliseconds(m.step_ns() * 1e-6) + " step.";
+  if (found.by_count) {
+    finding.evidence +=
+        " Their number shows it: the optimizer's step calls fewer ops than "
+        "there are gradients. Which parameters it updates was not recorded; "
+        "they are taken to be those of the last layers.";
+  }
   if (found.never_zeroed) {
     finding.evidence +=
         " They are never set to None either: each step adds to those of the "

@@ -389,6 +389,88 @@ bool AddToTheSame(const AnalysisContext& m,
          });
 }
 
+// True if a kernel that is launched in `span` may update several tensors: it is
+// launched by no operator of PyTorch, as those of optimizers of other packages.
+bool RunsOwnKernels(const AnalysisContext& m, const Span& span) {
+  return std::ranges::any_of(m.kernels.uses, [&](const KernelUse& use) {
+    const RowId call = m.trace.kernels()[use.kernel].call;
+    if (call == kNone) return false;
+    const int64_t launched_ns = m.trace.runtime_calls()[call].begin_ns;
+    return launched_ns >= span.begin_ns && launched_ns < span.end_ns &&
+           (use.op == kNone ||
+            !m.trace.name(m.trace.ops()[use.op].name).starts_with("aten::"));
+  });
+}
+
+// Counts the parameters that the optimizer updates in the step, which ended
+// its backward pass at `from_ns`: the least number of calls of any in-place op,
+// because an optimizer may call some ops several times per parameter, but each
+// op at least once. Nullopt if ops between the pass and the optimizer's end may
+// read more gradients than there are calls: ops of lists, or as many ops as
+// `gradients`.
+std::optional<size_t> CountUpdates(const AnalysisContext& m, int64_t from_ns,
+                                   const Span& step, size_t gradients) {
+  constexpr std::string_view kOfLists[] = {"aten::cat", "aten::stack",
+                                           "aten::concat"};
+  const auto in_step = std::ranges::find_if(
+      m.parts.optimizer.spans,
+      [&](const Span& span) { return span.begin_ns >= from_ns; });
+  if (in_step == m.parts.optimizer.spans.end() ||
+      in_step->end_ns > step.end_ns || RunsOwnKernels(m, *in_step)) {
+    return std::nullopt;
+  }
+  std::map<NameId, size_t> updates;
+  size_t calls = 0;
+  for (RowId row :
+       m.tree.of_thread(m.steps.thread, {from_ns, in_step->end_ns})) {
+    const Op& op = m.trace.ops()[row];
+    const std::string_view name = m.trace.name(op.name);
+    if (IsListUpdate(name) || std::ranges::count(kOfLists, name) > 0) {
+      return std::nullopt;
+    }
+    if (op.parent != kNone || m.tree.in_backward(row)) continue;
+    ++calls;
+    if (op.begin_ns >= in_step->begin_ns && name.ends_with('_') &&
+        m.tree.traits(row).update) {
+      ++updates[op.name];
+    }
+  }
+  if (updates.empty() || calls >= gradients) return std::nullopt;
+  return std::ranges::min_element(updates, {},
+                                  [](const auto& one) { return one.second; })
+      ->second;
+}
+
+// Marks gradients as unread where each step has one pass and an optimizer whose
+// step runs fewer ops than the pass makes gradients. Which ones it updates is
+// not known, so they are taken to be the first of the pass, those of the last
+// layers. False if some step differs.
+bool MarkUncounted(const AnalysisContext& m,
+                   std::vector<BackwardPass>& passes) {
+  std::vector<bool> marked(m.steps.windows.size());
+  for (BackwardPass& pass : passes) {
+    if (!std::ranges::binary_search(m.steps.steady, pass.step)) continue;
+    if (marked[pass.step]) return false;
+    marked[pass.step] = true;
+    std::vector<StoredGradient*> gradients;
+    for (PassNode& node : pass.nodes) {
+      for (StoredGradient& one : node.kept) {
+        if (one.adds) return false;
+        gradients.push_back(&one);
+      }
+    }
+    const std::optional<size_t> updated =
+        CountUpdates(m, m.trace.ops()[pass.nodes.back().row].end_ns,
+                     m.steps.windows[pass.step].host, gradients.size());
+    if (!updated) return false;
+    for (size_t i = *updated; i < gradients.size(); ++i) {
+      gradients[i]->unread = true;
+    }
+  }
+  return std::ranges::all_of(m.steps.steady,
+                             [&](size_t i) { return marked[i]; });
+}
+
 // Without sizes, a parameter is known only by its place in a pass. If a pass
 // adds to some gradients, in the same places in each step, while it makes
 // others anew, an optimizer clears the others before it and not these. What
@@ -398,7 +480,17 @@ UnreadGradients FindWithoutSizes(const AnalysisContext& m,
                                  std::vector<BackwardPass>& passes) {
   UnreadGradients found;
   bool mixed = false;
-  if (!AddToTheSame(m, passes, mixed) || !mixed) return found;
+  if (!AddToTheSame(m, passes, mixed)) return found;
+  if (!mixed) {
+    if (!MarkUncounted(m, passes)) return found;
+    for (const BackwardPass& pass : passes) {
+      if (std::ranges::binary_search(m.steps.steady, pass.step)) {
+        AddNodes(m, pass, found);
+      }
+    }
+    found.untrained = found.by_count = true;
+    return found;
+  }
   std::set<size_t> seen;
   bool several = false;
   for (BackwardPass& pass : passes) {

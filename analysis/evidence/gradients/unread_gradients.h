@@ -26,8 +26,11 @@ struct UnreadGradients {
   // The optimizers step in two recorded steps only. One that steps less often
   // than others may not have been seen.
   bool few_updates = false;
-  bool untrained = false;     // some parameters are never updated
-  bool cleared = false;       // some are cleared before they are used
+  // Known only because the optimizer's step runs fewer ops than there are
+  // gradients.
+  bool by_count = false;
+  bool untrained = false;  // some parameters are never updated
+  bool cleared = false;    // some are cleared before they are used
   // The part of backward that computes only such gradients: all nodes after the
   // last trained parameter, which is certain, and the nodes of FindDeadEnds().
   // Of other nodes, only the ops that compute gradients of weights, because a
@@ -48,7 +51,9 @@ struct UnreadGradients {
 // unless every steady step has unread gradients.
 //
 // Without recorded sizes, only gradients count that a pass adds to in each step
-// while it makes others anew, with an optimizer's step between any two passes.
+// while it makes others anew, with an optimizer's step between any two passes;
+// or, if each step has one pass, those beyond the number of tensors that the
+// optimizer can have updated.
 //
 // Gradients of updated parameters count as unread if a later pass makes the
 // gradients of all parameters of that size anew or the program sets all of them

@@ -37,6 +37,8 @@ constexpr int64_t kMakingNs = 20'000;
 // If recording lengthens the loading by this factor, the evidence says so,
 // because the gain may then exceed the time without recording. Our own choice.
 constexpr double kMuchMore = 1.2;
+// An op that takes this share of the loading is named. Our own choice.
+constexpr double kMostOfALoad = 0.25;
 
 bool IsWorthAWorker(const AnalysisContext& m, const Collation& made) {
   return made.steps_frac >= kMostSteps && made.idle_ns >= kInMemoryBatchNs &&
@@ -269,6 +271,39 @@ std::string LongestLine(const AnalysisContext& m) {
       ->first;
 }
 
+// Names the op that takes most of the loads on the training thread, without
+// the ops inside it, if it takes kMostOfALoad of `data_ns`. "" if none does.
+std::string LongestOpInWords(const AnalysisContext& m, double data_ns) {
+  struct Sum {
+    int64_t ns = 0;
+    int64_t calls = 0;
+  };
+  std::map<NameId, Sum> sums;
+  for (const Span& load : LoaderSpans(m.trace, m.steps.thread)) {
+    if (!InSteadyStep(m.steps, load.begin_ns)) continue;
+    for (RowId row : m.tree.of_thread(m.steps.thread, load)) {
+      const Op& op = m.trace.ops()[row];
+      Sum& own = sums[op.name];
+      own.ns += op.end_ns - op.begin_ns;
+      ++own.calls;
+      if (op.parent != kNone) {
+        sums[m.trace.ops()[op.parent].name].ns -= op.end_ns - op.begin_ns;
+      }
+    }
+  }
+  const auto longest = std::ranges::max_element(
+      sums, {}, [](const auto& one) { return one.second.ns; });
+  if (longest == sums.end()) return "";
+  const auto steps = static_cast<double>(m.steps.steady.size());
+  const double ns = static_cast<double>(longest->second.ns) / steps;
+  if (ns < kMostOfALoad * data_ns) return "";
+  return " " + std::string(m.trace.name(longest->first)) + " alone takes " +
+         Milliseconds(ns * 1e-6) + " of that (" +
+         MeanCount(static_cast<double>(longest->second.calls) / steps,
+                   "call") +
+         " per step): compute once what is the same for all samples.";
+}
+
 Verdict CheckSyncDataLoading(const AnalysisContext& m) {
   const Loading waits = FindLoading(m);
   if (!waits.any) return CheckCollation(m);
@@ -300,7 +335,7 @@ Verdict CheckSyncDataLoading(const AnalysisContext& m) {
       std::string("The training thread makes the batches itself. ") +
       (m.has_gpu ? "The GPU is idle because of that for " : "This takes ") +
       Milliseconds(data * 1e-6) + " of the " + Milliseconds(step * 1e-6) +
-      " step (" + Percent(data / step) + ").";
+      " step (" + Percent(data / step) + ")." + LongestOpInWords(m, data);
   const double opening = OpeningNs(m);
   if (opening >= 0.01 * step) {
     finding.evidence += " " + Milliseconds(opening * 1e-6) +

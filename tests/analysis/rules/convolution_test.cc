@@ -125,6 +125,29 @@ TEST(ConvRetuningTest, CountsHowMuchLongerStepsWithASearchAre) {
   EXPECT_NEAR(finding->gain.expected_ms, longer, 1e-6);
 }
 
+// Two of ten steps are slow because of their searches.
+TEST(ConvRetuningTest, RefersToAllStepsWhereSlowOnesAreLeftOut) {
+  ComputeText text;
+  for (int i = 0; i < 10; ++i) {
+    const bool search = i == 4 || i == 7;
+    text.Begin();
+    for (int k = 0; k < (search ? 60 : 1); ++k) {
+      if (search) text.Call("cudaEventRecord", 5);
+      text.Launch({kConv + std::to_string(k), 1'000});
+    }
+    text.End("aten::cudnn_convolution", Input(search ? 60 + i : 56), 10);
+    text.Call("cudaDeviceSynchronize", search ? 60'000 : 1'000);
+    text.EndStep();
+  }
+  const Report report = text.Analyzed();
+  EXPECT_EQ(report.steps.steady, 8);
+  const Finding* finding = Find(report, "conv-retuning");
+  ASSERT_NE(finding, nullptr);
+  EXPECT_NEAR(finding->baseline_ms, report.steps.all_mean_ms, 0.1);
+  EXPECT_GT(finding->gain.expected_ms, report.steps.mean_ms);
+  EXPECT_LT(finding->gain.expected_ms, finding->baseline_ms);
+}
+
 TEST(ConvRetuningTest, OneSearchIsANote) {
   const Report report = Searching({4});
   const Finding* finding = Find(report, "conv-retuning");

@@ -14,7 +14,9 @@ constexpr char kRule[] = "unread-gradients";
 //   |  a forward pass over the layers of the next backward pass
 //   n  a layer's backward node, which makes its gradient anew
 //   a  the same, but adds to the gradient that is already there
-//   u  an optimizer's step
+//   u  an optimizer's step, which updates a list of tensors
+//   t  an optimizer's step with momentum, which updates two tensors one by one
+//   c  ops that scale a gradient, such as clipping
 //   w  other work that takes as long as a layer
 // A layer takes 1 ms forward, and 2.02 ms backward.
 Report Of(const std::vector<std::string>& steps) {
@@ -35,6 +37,16 @@ Report Of(const std::vector<std::string>& steps) {
         text.Begin();
         text.Op("aten::_fused_adam_", 100);
         text.EndRange("kind=optimizer Optimizer.step#Adam.step");
+      } else if (step[at] == 't') {
+        text.Begin();
+        for (int parameter = 0; parameter < 2; ++parameter) {
+          text.Op("aten::mul_", 10);
+          text.Op("aten::add_", 10);
+          text.Op("aten::add_", 10);
+        }
+        text.EndRange("kind=optimizer Optimizer.step#SGD.step");
+      } else if (step[at] == 'c') {
+        text.Op("aten::mul_", 10);
       } else if (step[at] == 'w') {
         text.Op("aten::sort", 3'020);
       } else {
@@ -48,6 +60,21 @@ Report Of(const std::vector<std::string>& steps) {
     text.EndStep();
   }
   return text.Analyzed();
+}
+
+// Ten layers, of which the optimizer updates two: the last ones, which come
+// first in backward.
+TEST(UnsizedGradientsTest, AreUnreadBeyondWhatTheOptimizerUpdates) {
+  const Report report = Of({"|nnnnnnnnnnt"});
+  const Finding* finding = Find(report, kRule);
+  ASSERT_NE(finding, nullptr);
+  EXPECT_EQ(finding->confidence, Confidence::kHint);
+  EXPECT_EQ(finding->gain_kind, GainKind::kBound);
+  EXPECT_NEAR(finding->gain.expected_ms, 8 * 2.02, 0.001);
+  EXPECT_NE(finding->evidence.find(
+                "8 parameters that no optimizer updates, in every step"),
+            std::string::npos)
+      << finding->evidence;
 }
 
 // True if the rule reports that it needs sizes to tell.
@@ -102,6 +129,16 @@ TEST(UnsizedGradientsTest, MayBeReadInStepsThatMakeThemAnew) {
 
 TEST(UnsizedGradientsTest, MayBeReadIfSomeStepsRunNoPass) {
   EXPECT_TRUE(NeedsSizes(Of({"|nau", "wwu"})));
+}
+
+TEST(UnsizedGradientsTest, MayBeReadByAsManyOps) {
+  // The optimizer's six ops may each update a tensor.
+  EXPECT_TRUE(NeedsSizes(Of({"|nnnnnnt"})));
+  EXPECT_TRUE(NeedsSizes(Of({"|nnnnnnnnnncccct"})));
+  // The first step of two has no pass.
+  EXPECT_TRUE(NeedsSizes(Of({"|nnnnnnnnnnt", "wt"})));
+  // Each pass adds to what the one before it left.
+  EXPECT_TRUE(NeedsSizes(Of({"|nnnnnnnnnn|aaaaaaaaaat"})));
 }
 
 // If a pass adds to all gradients, they may have been filled with zeros.

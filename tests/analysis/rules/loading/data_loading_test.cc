@@ -85,6 +85,32 @@ TEST(SyncDataLoadingTest, NamesTheLineThatTakesMostOfALoad) {
   EXPECT_EQ(finding->where, "resize.py:301 in zoom");
 }
 
+TEST(SyncDataLoadingTest, NamesTheOpThatTakesMostOfALoad) {
+  const auto evidence = [](int op_us) {
+    GpuText run;
+    for (int step = 0; step < 5; ++step) {
+      run.Begin("range",
+                "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__",
+                "kind=loader");
+      run.Op(op_us, "aten::i0");
+      run.Op(op_us, "aten::i0");
+      run.Op(1'000, "aten::stack");
+      run.Pass(29'000 - 2 * op_us);
+      run.End();
+      run.Op(50'000, "aten::mm");
+      run.EndStep();
+    }
+    const Report report = run.Analyzed();
+    const Finding* finding = Find(report, "sync-data-loading");
+    return finding == nullptr ? "" : finding->evidence;
+  };
+  EXPECT_NE(evidence(8'000).find("aten::i0 alone takes 16.0 ms of that (2 "
+                                 "calls per step): compute once"),
+            std::string::npos)
+      << evidence(8'000);
+  EXPECT_EQ(evidence(3'000).find("alone takes"), std::string::npos);
+}
+
 // Steps of 50 ms with 20 ms of validation, which loads its own batch.
 Report Validating(int load_ms, int open_ms) {
   GpuText run;
