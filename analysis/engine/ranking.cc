@@ -62,6 +62,8 @@ constexpr Superseding kSuperseding[] = {
     // The launches that are delayed by the read are those of the optimizer.
     {"grad-clip-sync", "unfused-optimizer", Overlap::kOneChange},
     {"h2d-blocking", "h2d-pageable", Overlap::kOneChange},
+    {"h2d-blocking", "single-uploads", Overlap::kOneChange},
+    {"h2d-pageable", "single-uploads", Overlap::kOneChange},
     {"host-sync", "d2h-pageable", Overlap::kOneChange}};
 
 // The step that the gain refers to.

@@ -85,6 +85,7 @@ std::vector<Absent> AbsentRules() {
       {"repeated-rows", kPython},
       {"scattered-rnn-weights", "the gallery has no recurrent layer"},
       {"shifted-buffer", kPython},
+      {"single-uploads", kPython},
       {"slow-bus", "depends on the machine"},
       {"slow-half-products", "depends on the CPU"},
       {"small-micro-batches", "the gallery accumulates nothing"},
