@@ -45,11 +45,12 @@ class Demand:
     def disarm(self) -> None:
         if self._armed and self._signal is not None:
             self._armed = False
-            if signal.getsignal(self._signal) == self._on_signal:
+            # Only the main thread may change handlers. After a stop() on another one ours stays, and calls the one before it.
+            if threading.current_thread() is threading.main_thread() and signal.getsignal(self._signal) == self._on_signal:
                 signal.signal(self._signal, self._before if self._before is not None else signal.SIG_DFL)
 
     def _on_signal(self, number: int, frame: Any) -> None:
-        self._wanted = True
+        self._wanted = self._armed
         if callable(self._before):
             self._before(number, frame)
 

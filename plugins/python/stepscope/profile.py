@@ -154,7 +154,7 @@ class profile:  # noqa: N801 - torch.profiler's name
                 self._guard("a report was lost", self._show, recording)
             if not flags & _native.STEP_DONE:
                 return
-        if self._demand.is_asked():
+        if not self._stopped and self._demand.is_asked():
             self._guard("recording on request failed", self._begin, self._demand.window)
 
     def stop(self) -> None:

@@ -143,3 +143,23 @@ def test_a_child_that_is_forked_in_a_window_records_itself(run_program):
     found = dict(json.loads(line) for line in done.stdout.splitlines())
     assert found["child"]["ops"]["aten::cos"] == found["parent"]["ops"]["aten::cos"] == 3
     assert found["child"]["lost"] == found["parent"]["lost"] == []
+
+
+def test_a_profile_that_another_thread_stops_records_no_more(run_program):
+    done = run_program("""
+    import os, signal, threading
+    from stepscope import profile
+    prof = profile(on_signal=signal.SIGUSR2, on_file="now", print_report=False)
+    prof.start()
+    prof.step()
+    thread = threading.Thread(target=prof.stop)
+    thread.start()
+    thread.join()
+    os.kill(os.getpid(), signal.SIGUSR2)
+    open("now", "w").close()
+    for _ in range(10):
+        prof.step()
+    print(len(prof.reports), os.path.exists("now"))
+    """)
+    assert done.stdout == "0 True\n"
+    assert done.stderr == ""
