@@ -66,8 +66,11 @@ int RunCommand(const Command& command, std::span<const std::string> words) {
     std::ranges::replace(given->arguments, std::string("-"),
                          std::string(kStdin));
   }
-  const int status =
-      given.ok() ? command.run(*given) : UsageError(given.status());
+  absl::Status usage = given.status();
+  if (given.ok() && given->has("--output")) {
+    usage = MayReplace(given->value("--output"), given->arguments);
+  }
+  const int status = usage.ok() ? command.run(*given) : UsageError(usage);
   constexpr int kWrongUsage = 2;
   if (status == kWrongUsage) {
     const int columns = TerminalColumns(STDERR_FILENO);

@@ -126,6 +126,9 @@ absl::StatusOr<MergedTimeline> WriteMergedTimeline(
   for (const RankToDraw& rank : ranks) {
     const absl::StatusOr<Trace> trace = ReadTrace(rank.path);
     if (!trace.ok()) return trace.status();  // it was readable just now
+    for (const Loss& loss : trace->losses()) {
+      on_error(rank.path + ": " + loss.detail);
+    }
     std::vector<Annotation> annotations;
     if (advice) annotations = ToAnnotations(rank.digest.report);
     const int32_t number = trace->run().rank;

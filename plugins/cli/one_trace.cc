@@ -1,9 +1,10 @@
 #include "one_trace.h"
 
-#include <stepscope/logdir.h>
 #include <stepscope/read.h>
 
 #include <algorithm>
+
+#include "errors.h"
 
 namespace stepscope {
 namespace {
@@ -12,9 +13,14 @@ constexpr size_t kNamed = 3;
 
 }  // namespace
 
+void SaySkipped(const ResolvedRun& run) {
+  for (const std::string& note : run.passed_over) PrintError("skipped " + note);
+}
+
 absl::StatusOr<Trace> ReadOneTrace(const std::string& path) {
   const absl::StatusOr<ResolvedRun> run = ResolvePath(path);
   if (!run.ok()) return run.status();
+  SaySkipped(*run);
   const std::vector<std::string>& files = run->trace_files;
   if (files.size() == 1) return ReadTrace(files.front());
   std::string names;
@@ -29,6 +35,7 @@ absl::StatusOr<Trace> ReadOneTrace(const std::string& path) {
 absl::StatusOr<Trace> ReadRank(const std::string& path, int32_t rank) {
   const absl::StatusOr<ResolvedRun> run = ResolvePath(path);
   if (!run.ok()) return run.status();
+  SaySkipped(*run);
   std::vector<int32_t> found;
   for (const std::string& file : run->trace_files) {
     absl::StatusOr<Trace> trace = ReadTrace(file);

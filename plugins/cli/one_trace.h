@@ -2,6 +2,7 @@
 #pragma once
 
 #include <absl/status/statusor.h>
+#include <stepscope/logdir.h>
 #include <stepscope/trace.h>
 
 #include <cstdint>
@@ -9,6 +10,9 @@
 #include <vector>
 
 namespace stepscope {
+
+// Names on stderr the files that were not taken from a folder or log directory.
+void SaySkipped(const ResolvedRun& run);
 
 // Reads the trace file `path`, or the only trace in a folder or log directory.
 // Errors: those of ResolvePath() and ReadTrace(); InvalidArgument if there are

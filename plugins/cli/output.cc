@@ -1,11 +1,14 @@
 #include "output.h"
 
+#include <stepscope/logdir.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
+#include <filesystem>
 
 #include "errors.h"
 
@@ -51,6 +54,35 @@ bool IsStdout(const std::string& path) { return path.empty() || path == "-"; }
 int WidthFor(const std::string& path, int otherwise) {
   const int columns = IsStdout(path) ? TerminalColumns(STDOUT_FILENO) : 0;
   return columns > 0 ? columns : otherwise;
+}
+
+absl::Status MayReplace(const std::string& path,
+                        std::span<const std::string> inputs) {
+  std::error_code error;
+  // Nothing is lost in a device or a pipe.
+  if (IsStdout(path) || !std::filesystem::is_regular_file(path, error)) {
+    return absl::OkStatus();
+  }
+  // By device and inode, so that links and other spellings of a path count.
+  const auto is_it = [&](const std::string& input) {
+    return std::filesystem::equivalent(input, path, error);
+  };
+  for (const std::string& input : inputs) {
+    if (is_it(input)) {
+      return absl::InvalidArgumentError(
+          path +
+          " is read and cannot be written to; give the result another "
+          "name");
+    }
+    if (!std::filesystem::is_directory(input, error)) continue;
+    const absl::StatusOr<ResolvedRun> run = ResolvePath(input);
+    if (run.ok() && std::ranges::any_of(run->trace_files, is_it)) {
+      return absl::InvalidArgumentError(
+          path + " is one of the traces in " + input +
+          " and cannot be written to; give the result another name");
+    }
+  }
+  return absl::OkStatus();
 }
 
 absl::Status WriteOut(const std::string& text, const std::string& path) {

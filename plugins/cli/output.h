@@ -3,6 +3,7 @@
 
 #include <absl/status/status.h>
 
+#include <span>
 #include <string>
 
 #include "terminal.h"
@@ -12,6 +13,11 @@ namespace stepscope {
 // Returns the columns that a result written to `path` (as in WriteOut()) may
 // take: those of the terminal, or `otherwise` if it does not go to a terminal.
 int WidthFor(const std::string& path, int otherwise);
+
+// InvalidArgument if the existing file `path` is one of the traces that
+// `inputs` (files, folders, log directories) stand for.
+absl::Status MayReplace(const std::string& path,
+                        std::span<const std::string> inputs);
 
 // Writes `text` to the file `path` or, if `path` is empty or "-", to standard
 // output. A file appears completely or not at all. Errors: PermissionDenied,

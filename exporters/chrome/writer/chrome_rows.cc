@@ -135,9 +135,11 @@ ChromePlace ChromeRows::PlaceOn(Row& row, int64_t begin_ns, int64_t end_ns) {
 }
 
 int64_t ChromeRows::UnusedTid(int64_t pid, int64_t wanted) {
-  while (!used_tids_.emplace(pid, wanted).second)
-    wanted = std::max(wanted + 1, kFirstExtraTid);
-  return wanted;
+  if (used_tids_.emplace(pid, wanted).second) return wanted;
+  // Remembered, because a row may need thousands of extra tids.
+  int64_t& next = next_extra_.try_emplace(pid, kFirstExtraTid).first->second;
+  while (!used_tids_.emplace(pid, next).second) ++next;
+  return next++;
 }
 
 // Ranks may share pids, and each numbers its GPUs from 0.

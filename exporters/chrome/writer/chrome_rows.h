@@ -84,6 +84,7 @@ class ChromeRows {
   std::map<std::string, Row> own_rows_;
   std::set<int64_t> processes_;
   std::set<std::pair<int64_t, int64_t>> used_tids_;
+  std::map<int64_t, int64_t> next_extra_;  // extra tid to try, by pid
 };
 
 }  // namespace stepscope

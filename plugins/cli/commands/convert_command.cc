@@ -104,6 +104,7 @@ int MergeRanks(const std::vector<std::string>& traces, const std::string& out,
   }
   std::string text = "wrote " + out + ": " +
                      Count(static_cast<int64_t>(merged->ranks), "rank");
+  const int all_drawn = merged->ranks == traces.size() ? 0 : 1;
   if (merged->why_not.empty()) {
     text += " on one clock, within " + Number(merged->residual_us) +
             " us (median); " + Count(merged->collectives, "collective") +
@@ -111,29 +112,14 @@ int MergeRanks(const std::vector<std::string>& traces, const std::string& out,
   } else {
     text += ", clocks as recorded: " + merged->why_not;
   }
-  return WriteResult(Printable(text) + "\n", "");
+  return std::max(WriteResult(Printable(text) + "\n", ""), all_drawn);
 }
 
-// Why `out` must not be written; OK if it may be. `traces` are the files that
-// IN stands for, if it is a folder.
-absl::Status MayWrite(const std::string& in,
-                      const std::vector<std::string>& traces,
-                      const std::string& out, bool force) {
+// Why `out` must not be written; OK if it may be.
+absl::Status MayWrite(const std::string& in, const std::string& out,
+                      bool force) {
+  if (absl::Status s = MayReplace(out, {&in, 1}); !s.ok()) return s;
   std::error_code error;
-  // By device and inode, so that links and other spellings of a path count. An
-  // OUT that does not exist yet sets `error` and compares as false.
-  const auto is_out = [&](const std::string& path) {
-    return std::filesystem::equivalent(path, out, error);
-  };
-  if (is_out(in)) {
-    return absl::InvalidArgumentError(
-        "IN and OUT are the same file; give OUT another name");
-  }
-  if (std::ranges::any_of(traces, is_out)) {
-    return absl::InvalidArgumentError(
-        "OUT is one of the traces of IN; give OUT another name");
-  }
-  // Nothing is lost in a device or a pipe.
   if (!force && std::filesystem::is_regular_file(out, error))
     return absl::AlreadyExistsError(out + " exists; --force replaces it");
   return absl::OkStatus();
@@ -158,7 +144,7 @@ int RunConvert(const CommandWords& given) {
   const absl::StatusOr<ResolvedRun> run = ResolvePath(in);
   const std::vector<std::string> traces =
       run.ok() ? run->trace_files : std::vector<std::string>();
-  const absl::Status may = MayWrite(in, traces, out, given.has("--force"));
+  const absl::Status may = MayWrite(in, out, given.has("--force"));
   // One file named twice is wrong usage (status 2); a file that is in the way
   // is not (status 1).
   if (absl::IsInvalidArgument(may)) return UsageError(may);
@@ -169,7 +155,9 @@ int RunConvert(const CommandWords& given) {
   // Only Kineto's dialect has a merged form. For other formats ReadOneTrace()
   // refuses a folder of several traces and names them.
   if (*format == Format::kChromeKineto && traces.size() > 1) {
-    return MergeRanks(traces, out, given.has("--advice"));
+    SaySkipped(*run);
+    const int status = MergeRanks(traces, out, given.has("--advice"));
+    return run->unreadable.empty() ? status : 1;
   }
   const absl::StatusOr<Trace> trace = ReadOneTrace(in);
   if (!trace.ok()) {
@@ -205,8 +193,8 @@ const Command kConvertCommand = {
     .terms = Endings,
     .options = kOptions,
     .exit_status =
-        "0 written, 1 IN could not be read, OUT could not be written or "
-        "already existed, 2 wrong usage.",
+        "0 written, 1 IN or a rank in it could not be read, OUT could not be "
+        "written or already existed, 2 wrong usage.",
     .run = RunConvert};
 
 }  // namespace stepscope

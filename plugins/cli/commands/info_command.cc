@@ -7,6 +7,7 @@
 #include "command_words.h"
 #include "commands.h"
 #include "errors.h"
+#include "one_trace.h"
 #include "output.h"
 
 namespace stepscope {
@@ -47,6 +48,8 @@ int InfoOf(const CommandWords& given) {
       all_read = false;
       continue;
     }
+    SaySkipped(*run);
+    all_read &= run->unreadable.empty();
     // Traces are read and released one by one, so that a folder of many ranks
     // takes only as much memory as its largest trace.
     for (const std::string& file : run->trace_files) {

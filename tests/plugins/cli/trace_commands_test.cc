@@ -318,8 +318,45 @@ TEST_F(TraceCommandsTest, ConvertNeverReplacesARankOfItsInput) {
   const Outcome run = Run("convert --force " + folder_.At("ranks") + " " +
                           folder_.At("ranks/rank0.json"));
   EXPECT_EQ(run.status, 2);
-  EXPECT_THAT(run.err, HasSubstr("OUT is one of the traces of IN"));
+  EXPECT_THAT(run.err, HasSubstr("rank0.json is one of the traces in "));
   EXPECT_EQ(ReadBytes(folder_.At("ranks/rank0.json")), RankOfTwo(0, 0));
+}
+
+TEST_F(TraceCommandsTest, NoResultReplacesATraceThatIsRead) {
+  const std::string in = Write(RandomTrace({.seed = 4}), "in.json");
+  const std::string before = ReadBytes(in);
+  const std::string output = " -o " + in;
+  for (const std::string& words :
+       {"analyze " + in, "analyze " + folder_.At(""), "report " + in,
+        "top " + in, "info " + in, "compare " + trace_ + " " + in,
+        "what-if " + in + " workers=1"}) {
+    const Outcome run = Run(words + output);
+    EXPECT_EQ(run.status, 2) << words;
+    EXPECT_THAT(run.err, HasSubstr("cannot be written to")) << words;
+    EXPECT_EQ(ReadBytes(in), before) << words;
+  }
+  // An earlier result is replaced.
+  for (int i = 0; i < 2; ++i) {
+    EXPECT_EQ(Run("info " + in + " -o " + folder_.At("info.txt")).status, 0);
+  }
+}
+
+// A job whose rank 1 was killed while it wrote, and whose rank 2 wrote nothing.
+TEST_F(TraceCommandsTest, RanksThatAreMissingOrCutOffAreNamed) {
+  folder_.Write("ranks/rank0.json", RankOfTwo(0, 0));
+  const std::string whole = RankOfTwo(1, 5'000'000);
+  folder_.Write("ranks/rank1.json", whole.substr(0, whole.size() - 20));
+  folder_.Write("ranks/rank2.json", "garbage");
+  const std::string ranks = folder_.At("ranks");
+  const Outcome merged =
+      Run("convert " + ranks + " " + folder_.At("merged.json"));
+  EXPECT_EQ(merged.status, 1);
+  EXPECT_THAT(merged.out, HasSubstr("2 ranks"));
+  EXPECT_THAT(merged.err, HasSubstr("rank1.json: the file is truncated"));
+  EXPECT_THAT(merged.err, HasSubstr("skipped " + ranks + "/rank2.json"));
+  const Outcome info = Run("info " + ranks);
+  EXPECT_EQ(info.status, 1);
+  EXPECT_THAT(info.err, HasSubstr("skipped " + ranks + "/rank2.json"));
 }
 
 TEST_F(TraceCommandsTest, ADashIsTheTraceOnStandardInput) {
