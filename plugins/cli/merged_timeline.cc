@@ -104,6 +104,7 @@ absl::StatusOr<MergedTimeline> WriteMergedTimeline(
   MergedTimeline merged;
   merged.ranks = ranks.size();
   std::vector<RankDigest> digests;
+  digests.reserve(ranks.size());
   for (const RankToDraw& rank : ranks) digests.push_back(rank.digest);
   // Needed only for the clock offsets. What the ranks wait for is not drawn.
   const RankComparison comparison = AnalyzeRanks(digests).ranks;

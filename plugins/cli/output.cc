@@ -58,6 +58,8 @@ int WidthFor(const std::string& path, int otherwise) {
 
 absl::Status MayReplace(const std::string& path,
                         std::span<const std::string> inputs) {
+  constexpr char kRefused[] =
+      " is read and cannot be written to; give the result another name";
   std::error_code error;
   // Nothing is lost in a device or a pipe.
   if (IsStdout(path) || !std::filesystem::is_regular_file(path, error)) {
@@ -68,18 +70,11 @@ absl::Status MayReplace(const std::string& path,
     return std::filesystem::equivalent(input, path, error);
   };
   for (const std::string& input : inputs) {
-    if (is_it(input)) {
-      return absl::InvalidArgumentError(
-          path +
-          " is read and cannot be written to; give the result another "
-          "name");
-    }
+    if (is_it(input)) return absl::InvalidArgumentError(path + kRefused);
     if (!std::filesystem::is_directory(input, error)) continue;
     const absl::StatusOr<ResolvedRun> run = ResolvePath(input);
     if (run.ok() && std::ranges::any_of(run->trace_files, is_it)) {
-      return absl::InvalidArgumentError(
-          path + " is one of the traces in " + input +
-          " and cannot be written to; give the result another name");
+      return absl::InvalidArgumentError(path + kRefused);
     }
   }
   return absl::OkStatus();

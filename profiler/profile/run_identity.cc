@@ -91,7 +91,15 @@ std::string ProgramLanguage() {
   using IsInitialized = int (*)();
   const auto is_initialized =
       reinterpret_cast<IsInitialized>(dlsym(RTLD_DEFAULT, "Py_IsInitialized"));
-  return is_initialized != nullptr && is_initialized() != 0 ? "python" : "c++";
+  if (is_initialized == nullptr) {
+    // The first call returns the message of the failure, and the second one
+    // frees it. Else LeakSanitizer finds it if the process ends while this
+    // thread, which nobody waits for, is ending, too.
+    (void)dlerror();
+    (void)dlerror();
+    return "c++";
+  }
+  return is_initialized() != 0 ? "python" : "c++";
 }
 
 }  // namespace stepscope

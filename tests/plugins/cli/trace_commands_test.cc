@@ -318,7 +318,8 @@ TEST_F(TraceCommandsTest, ConvertNeverReplacesARankOfItsInput) {
   const Outcome run = Run("convert --force " + folder_.At("ranks") + " " +
                           folder_.At("ranks/rank0.json"));
   EXPECT_EQ(run.status, 2);
-  EXPECT_THAT(run.err, HasSubstr("rank0.json is one of the traces in "));
+  EXPECT_THAT(run.err,
+              HasSubstr("rank0.json is read and cannot be written to"));
   EXPECT_EQ(ReadBytes(folder_.At("ranks/rank0.json")), RankOfTwo(0, 0));
 }
 
