@@ -10,10 +10,10 @@
 #include <utility>
 
 #include "device/collective_names.h"
-#include "ops/by_name.h"
 #include "ops/captured_place.h"
 #include "steps/steady_steps.h"
 #include "timeline/timeline.h"
+#include "words/program_frames.h"
 #include "words/source_line.h"
 
 namespace stepscope {
@@ -191,57 +191,21 @@ Lines LinesOfStacks(const Trace& trace) {
 // Finds the lines from Python frames, which torch.profiler records as events of
 // their own instead of stacks of ops.
 Lines LinesOfFrames(const Trace& trace) {
-  const std::span<const PythonFrame> frames = trace.python_frames();
   Lines lines{.of_op = std::vector<RowId>(trace.ops().size(), kNone)};
-  if (frames.empty()) return lines;
+  if (trace.python_frames().empty()) return lines;
   LineIndex index(lines.places);
-  ByName<bool> is_framework(trace, IsFrameworkFrame);
-  // The program's innermost and outermost function in the stack that ends with
-  // a frame, and the line of that stack.
-  struct Open {
-    RowId around = kNone;
-    NameId innermost = 0, outermost = 0;
-    RowId line = kNone;
-  };
-  std::vector<Open> opened(frames.size());
-  std::vector<RowId> open(trace.threads().size(), kNone);
+  ProgramFrames open(trace);
   std::map<std::pair<NameId, NameId>, RowId> known;
-  const auto close_to = [&](RowId thread, int64_t time_ns) {
-    RowId& row = open[thread];
-    while (row != kNone && frames[row].end_ns <= time_ns) {
-      row = opened[row].around;
-    }
-  };
-  // Both tables are sorted by begin.
-  RowId next = 0;
   for (RowId row = 0; row < trace.ops().size(); ++row) {
     const Op& op = trace.ops()[row];
-    for (; next < frames.size() && frames[next].begin_ns <= op.begin_ns;
-         ++next) {
-      const PythonFrame& frame = frames[next];
-      if (frame.thread >= open.size()) continue;
-      close_to(frame.thread, frame.begin_ns);
-      Open& one = opened[next];
-      const RowId around = open[frame.thread];
-      if (around != kNone) one = opened[around];
-      one.around = around;
-      open[frame.thread] = next;
-      if (is_framework(frame.name)) continue;
-      if (one.outermost == 0) one.outermost = frame.name;
-      one.innermost = frame.name;
-      const auto [at, is_new] =
-          known.try_emplace({one.innermost, one.outermost}, kNone);
-      if (is_new) {
-        const std::array stack = {one.innermost, one.outermost};
-        at->second = index.At(SourceLine(trace, stack));
-      }
-      one.line = at->second;
+    const auto [innermost, outermost] = open.At(op.thread, op.begin_ns);
+    if (innermost == 0) continue;
+    const auto [at, is_new] = known.try_emplace({innermost, outermost}, kNone);
+    if (is_new) {
+      at->second =
+          index.At(SourceLine(trace, std::array{innermost, outermost}));
     }
-    if (op.thread >= open.size()) continue;
-    close_to(op.thread, op.begin_ns);
-    if (open[op.thread] != kNone) {
-      lines.of_op[row] = opened[open[op.thread]].line;
-    }
+    lines.of_op[row] = at->second;
   }
   return lines;
 }

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <array>
 #include <optional>
-#include <span>
 #include <string>
 #include <string_view>
 #include <tuple>
@@ -14,6 +13,7 @@
 #include "device/gaps.h"
 #include "ops/by_name.h"
 #include "ops/contains.h"
+#include "words/program_frames.h"
 #include "words/source_line.h"
 
 namespace stepscope {
@@ -228,68 +228,6 @@ NameId NameOf(const Trace& trace, const PathPiece& piece) {
   }
 }
 
-// Finds the function of the program that runs on one thread, from recorded
-// Python frames.
-class OpenFrames {
- public:
-  OpenFrames(const Trace& trace, RowId thread)
-      : trace_(trace),
-        thread_(thread),
-        is_framework_(trace, &IsFrameworkFrame),
-        around_(trace.python_frames().size()) {}
-
-  // Returns the name of the innermost frame at `time_ns` that is not of the
-  // framework; 0 if there is none. REQUIRES: no call before had a later
-  // `time_ns`.
-  NameId InnermostAt(int64_t time_ns) {
-    const std::span<const PythonFrame> frames = trace_.python_frames();
-    for (; next_ < frames.size() && frames[next_].begin_ns <= time_ns;
-         ++next_) {
-      if (frames[next_].thread != thread_ ||
-          is_framework_(frames[next_].name)) {
-        continue;
-      }
-      CloseTo(frames[next_].begin_ns);
-      around_[next_] = open_;
-      open_ = next_;
-    }
-    CloseTo(time_ns);
-    if (open_ == kNone) return 0;
-    const NameId innermost = frames[open_].name;
-    const auto [known, is_new] = outermost_.try_emplace(innermost, innermost);
-    if (is_new) {
-      for (RowId row = open_; row != kNone; row = around_[row]) {
-        known->second = frames[row].name;
-      }
-    }
-    return innermost;
-  }
-
-  // Returns the source line of a frame that InnermostAt() has returned, and any
-  // other name as it is.
-  std::string InWords(NameId name) const {
-    const auto known = outermost_.find(name);
-    return known == outermost_.end()
-               ? std::string(trace_.name(name))
-               : SourceLine(trace_, std::array{name, known->second});
-  }
-
- private:
-  void CloseTo(int64_t time_ns) {
-    while (open_ != kNone && trace_.python_frames()[open_].end_ns <= time_ns) {
-      open_ = around_[open_];
-    }
-  }
-
-  const Trace& trace_;
-  RowId thread_;
-  ByName<bool> is_framework_;
-  std::vector<RowId> around_;  // by frame: the one that was open before it
-  std::unordered_map<NameId, NameId> outermost_;  // by innermost frame
-  RowId next_ = 0;
-  RowId open_ = kNone;
-};
-
 // Calls add(piece, ns) for each part of the path that lies in a steady step, in
 // time order.
 template <typename Add>
@@ -320,20 +258,29 @@ std::vector<PathPiece> FindCriticalPath(const Trace& trace,
 std::vector<PathPart> SumPath(const Trace& trace, const Steps& steps,
                               const std::vector<PathPiece>& path) {
   std::unordered_map<uint64_t, int64_t> sums;  // by cause and name
-  OpenFrames frames(trace, steps.thread);
+  ProgramFrames frames(trace);
+  std::unordered_map<NameId, NameId> outermost;  // by innermost frame
   ForSteadyParts(steps, path, [&](const PathPiece& piece, int64_t ns) {
     NameId name = NameOf(trace, piece);
     if (name == 0 && piece.cause == Cause::kHostCode) {
-      name = frames.InnermostAt(piece.span.begin_ns + piece.span.length() / 2);
+      const ProgramFrame open = frames.At(
+          steps.thread, piece.span.begin_ns + piece.span.length() / 2);
+      name = open.innermost;
+      if (name != 0) outermost.try_emplace(name, open.outermost);
     }
     sums[static_cast<uint64_t>(piece.cause) << 32 | name] += ns;
   });
   std::vector<PathPart> parts;
   parts.reserve(sums.size());
   for (const auto& [what, ns] : sums) {
-    parts.push_back({.category = CauseKey(static_cast<Cause>(what >> 32)),
-                     .name = frames.InWords(static_cast<NameId>(what)),
-                     .ms_per_step = ns * 1e-6 / steps.steady.size()});
+    const auto name = static_cast<NameId>(what);
+    const auto frame = outermost.find(name);
+    parts.push_back(
+        {.category = CauseKey(static_cast<Cause>(what >> 32)),
+         .name = frame == outermost.end()
+                     ? std::string(trace.name(name))
+                     : SourceLine(trace, std::array{name, frame->second}),
+         .ms_per_step = ns * 1e-6 / steps.steady.size()});
   }
   std::ranges::sort(parts, [](const PathPart& a, const PathPart& b) {
     return std::tie(b.ms_per_step, a.category, a.name) <

@@ -416,7 +416,7 @@ std::optional<size_t> CountUpdates(const AnalysisContext& m, int64_t from_ns,
       m.parts.optimizer.spans,
       [&](const Span& span) { return span.begin_ns >= from_ns; });
   if (in_step == m.parts.optimizer.spans.end() ||
-      in_step->end_ns > step.end_ns || RunsOwnKernels(m, *in_step)) {
+      in_step->end_ns > step.end_ns) {
     return std::nullopt;
   }
   std::map<NameId, size_t> updates;
@@ -435,7 +435,9 @@ std::optional<size_t> CountUpdates(const AnalysisContext& m, int64_t from_ns,
       ++updates[op.name];
     }
   }
-  if (updates.empty() || calls >= gradients) return std::nullopt;
+  if (updates.empty() || calls >= gradients || RunsOwnKernels(m, *in_step)) {
+    return std::nullopt;
+  }
   return std::ranges::min_element(updates, {},
                                   [](const auto& one) { return one.second; })
       ->second;

@@ -3,7 +3,6 @@
 #include <stepscope/logdir.h>
 #include <stepscope/printable.h>
 
-#include <algorithm>
 #include <filesystem>
 #include <string>
 #include <system_error>
@@ -104,7 +103,6 @@ int MergeRanks(const std::vector<std::string>& traces, const std::string& out,
   }
   std::string text = "wrote " + out + ": " +
                      Count(static_cast<int64_t>(merged->ranks), "rank");
-  const int all_drawn = merged->ranks == traces.size() ? 0 : 1;
   if (merged->why_not.empty()) {
     text += " on one clock, within " + Number(merged->residual_us) +
             " us (median); " + Count(merged->collectives, "collective") +
@@ -112,7 +110,8 @@ int MergeRanks(const std::vector<std::string>& traces, const std::string& out,
   } else {
     text += ", clocks as recorded: " + merged->why_not;
   }
-  return std::max(WriteResult(Printable(text) + "\n", ""), all_drawn);
+  const int status = WriteResult(Printable(text) + "\n", "");
+  return merged->ranks == traces.size() ? status : 1;
 }
 
 // Why `out` must not be written; OK if it may be.
