@@ -120,6 +120,11 @@ std::vector<Candidate> CandidatesIn(const std::string& folder,
       cannot_read(file.path, std::move(why), std::move(note));
       continue;
     }
+    if (peek->is_timeline) {
+      passed_over->push_back(file.path +
+                             ": it is a timeline merged from several ranks");
+      continue;
+    }
     file.peek = *std::move(peek);
     files.push_back(std::move(file));
   }

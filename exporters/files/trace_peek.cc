@@ -58,6 +58,7 @@ absl::StatusOr<TracePeek> PeekTrace(const std::string& path) {
   TracePeek peek;
   peek.is_ours = header.is_ours;
   peek.is_tb_flavour = header.is_tb_flavour;
+  peek.is_timeline = header.is_timeline;
   peek.rank = header.run.rank;
   peek.run_id = header.run.run_id;
   peek.is_cut =

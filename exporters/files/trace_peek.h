@@ -12,6 +12,7 @@ namespace stepscope {
 struct TracePeek {
   bool is_ours = false;
   bool is_tb_flavour = false;  // ours, with names altered for the plugin
+  bool is_timeline = false;    // several ranks, as TimelineWriter writes them
   // True if the file's last bytes cannot be the end of JSON. Never set for a
   // compressed file, whose last bytes do not show this.
   bool is_cut = false;

@@ -17,6 +17,7 @@ namespace {
 // exact in a double.
 constexpr int64_t kPidsOfRank = 1000;
 constexpr int64_t kArrowsOfRank = int64_t{1} << 32;
+constexpr int64_t kDayNs = int64_t{24} * 3600 * 1'000'000'000;
 
 }  // namespace
 
@@ -53,8 +54,12 @@ absl::StatusOr<std::unique_ptr<TimelineWriter>> TimelineWriter::Make(
 
 void TimelineWriter::Add(const Trace& trace, const TimelineRank& rank) {
   const TimeSpan span = SpanOf(trace);
-  if (file_->ranks == 0)
-    file_->base_ns = ChromeBaseTime(trace, span) - rank.clock_offset_ns;
+  if (file_->ranks == 0) {
+    // A day earlier, because other ranks may have begun before midnight, and
+    // Perfetto drops events before ts 0.
+    file_->base_ns =
+        ChromeBaseTime(trace, span) - kDayNs - rank.clock_offset_ns;
+  }
   const int64_t number = ++file_->ranks;
   const ChromeRankPlace place = {.name = rank.name,
                                  .first_pid = number * kPidsOfRank,

@@ -20,8 +20,9 @@ Advice AdviceFor(int error_number) {
               "choose a folder that this user may write to"};
     case ENOENT:
       return {absl::StatusCode::kNotFound, "create the folder first"};
-    case ENOTDIR:
     case EISDIR:
+      return {absl::StatusCode::kInvalidArgument, "name a file in it"};
+    case ENOTDIR:
     case ENAMETOOLONG:
       return {absl::StatusCode::kInvalidArgument, "choose another path"};
     case ENOSPC:

@@ -1,6 +1,7 @@
 #include "io/file_sink.h"
 
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 #include <zlib.h>
 
@@ -9,6 +10,7 @@
 #include <condition_variable>
 #include <cstdio>
 #include <deque>
+#include <filesystem>
 #include <mutex>
 #include <new>
 #include <system_error>
@@ -35,13 +37,37 @@ std::string TemporaryName(const std::string& path) {
          std::to_string(next_name.fetch_add(1)) + ".tmp";
 }
 
+// What exists at `path`, if anything does.
+enum class Target { kNewOrFile, kFolder, kPipeOrDevice };
+
+Target TargetAt(const std::string& path) {
+  struct stat about = {};
+  if (stat(path.c_str(), &about) != 0 || S_ISREG(about.st_mode)) {
+    return Target::kNewOrFile;
+  }
+  return S_ISDIR(about.st_mode) ? Target::kFolder : Target::kPipeOrDevice;
+}
+
+// Returns what a symbolic link points to, through several links. That may not
+// exist yet.
+std::string FollowLinks(std::filesystem::path path) {
+  constexpr int kMostLinks = 40;  // as the kernel follows
+  std::error_code error;
+  for (int i = 0; i < kMostLinks; ++i) {
+    const std::filesystem::path to = std::filesystem::read_symlink(path, error);
+    if (error) break;  // not a link
+    path = path.parent_path() / to;
+  }
+  return path.string();
+}
+
 }  // namespace
 
 // Owns the file descriptor and the queue; its thread is the only one that
 // writes. `mutex` guards blocks, spare and finish.
 struct FileSink::Worker {
   std::string path;
-  std::string temporary;
+  std::string temporary;  // empty for a pipe or a device
   int fd = -1;
   bool gzip = false;
   z_stream stream = {};
@@ -58,6 +84,20 @@ struct FileSink::Worker {
   ~Worker() {
     if (gzip) deflateEnd(&stream);
     if (fd >= 0) close(fd);
+  }
+
+  // 0 or an errno. O_EXCL: never write through a link that somebody else put
+  // there.
+  int Open() {
+    fd = temporary.empty()
+             ? open(path.c_str(), O_WRONLY | O_CLOEXEC)
+             : open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC,
+                    0644);
+    return fd < 0 ? errno : 0;
+  }
+
+  void RemoveTemporary() const {
+    if (!temporary.empty()) unlink(temporary.c_str());
   }
 
   // write() may write less than asked, and a signal may interrupt it.
@@ -126,18 +166,21 @@ absl::StatusOr<std::unique_ptr<FileSink>> FileSink::Make(
     const std::string& path, Compression compression) {
   auto worker = std::make_unique<Worker>();
   worker->path = path;
-  worker->temporary = TemporaryName(path);
-  // O_EXCL: never write through a link that somebody else put there.
-  worker->fd = open(worker->temporary.c_str(),
-                    O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
-  if (worker->fd < 0) return FileError("create", path, errno);
+  const Target target = TargetAt(path);
+  if (target == Target::kFolder) return FileError("write", path, EISDIR);
+  if (target == Target::kNewOrFile) {
+    worker->path = FollowLinks(path);
+    worker->temporary = TemporaryName(worker->path);
+  }
+  if (const int error = worker->Open(); error != 0)
+    return FileError("create", path, error);
   if (compression == Compression::kGzip) {
     constexpr int kGzipWindowBits = 15 + 16;
     // With 9, zlib uses its largest tables (some 128 KiB more), which makes it
     // faster.
     if (deflateInit2(&worker->stream, kGzipLevel, Z_DEFLATED, kGzipWindowBits,
                      9, Z_DEFAULT_STRATEGY) != Z_OK) {
-      unlink(worker->temporary.c_str());
+      worker->RemoveTemporary();
       return absl::ResourceExhaustedError(
           "cannot start compressing '" + path +
           "': zlib has no memory; write it without .gz");
@@ -150,7 +193,7 @@ absl::StatusOr<std::unique_ptr<FileSink>> FileSink::Make(
   try {
     started->thread = std::thread([started] { started->Run(); });
   } catch (const std::system_error& error) {
-    unlink(started->temporary.c_str());
+    started->RemoveTemporary();
     return absl::ResourceExhaustedError("cannot write '" + path +
                                         "': no thread could be started (" +
                                         error.what() + ")");
@@ -175,7 +218,7 @@ FileSink::~FileSink() {
     }
     worker_->changed.notify_all();
     worker_->thread.join();
-    unlink(worker_->temporary.c_str());
+    worker_->RemoveTemporary();
   }
 }
 
@@ -213,12 +256,13 @@ absl::Status FileSink::Close() {
   if (close(std::exchange(worker_->fd, -1)) != 0 && error == 0) error = errno;
   // rename() replaces the old file in one step, so a reader sees either the old
   // or the new one, never a part.
-  if (error == 0 && rename(temporary.c_str(), path.c_str()) != 0) {
+  if (error == 0 && !temporary.empty() &&
+      rename(temporary.c_str(), path.c_str()) != 0) {
     error = errno;
     what = "rename the finished file to";
   }
   if (error == 0) return absl::OkStatus();
-  unlink(temporary.c_str());
+  worker_->RemoveTemporary();
   return FileError(what, path, error);
 }
 

@@ -1,7 +1,9 @@
 // FileSink: a file that appears whole or not at all.
 //
 // Bytes go to a temporary file in the folder of `path`, which Close() renames;
-// a sink that is destroyed earlier removes it. The sink's own thread compresses
+// a sink that is destroyed earlier removes it. If `path` is a symbolic link,
+// what it points to is replaced. A pipe or a device is written to directly,
+// because it must not be replaced. The sink's own thread compresses
 // and writes blocks from a short queue, so memory is bounded and the caller
 // only formats. One thread drives a sink; after a fork the child must not touch
 // it.
@@ -20,7 +22,8 @@ class FileSink {
   enum class Compression { kNone, kGzip };
   static constexpr size_t kBlockBytes = 1 << 20;
 
-  // Opens the temporary file. Errors: see FileError().
+  // Opens the temporary file, pipe or device. Waits for a pipe's reader.
+  // Errors: see FileError().
   static absl::StatusOr<std::unique_ptr<FileSink>> Make(
       const std::string& path, Compression compression);
   ~FileSink();

@@ -1,7 +1,7 @@
 #include "output.h"
 
+#include <stepscope/export.h>
 #include <stepscope/logdir.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -15,36 +15,19 @@
 namespace stepscope {
 namespace {
 
-absl::Status WriteError(const std::string& what, int error) {
-  const std::string message =
-      "cannot write " + what + ": " + std::strerror(error);
-  if (error == EACCES || error == EPERM || error == EROFS) {
-    return absl::PermissionDeniedError(message +
-                                       "; choose another file with --output");
-  }
-  if (error == ENOENT || error == ENOTDIR)
-    return absl::NotFoundError(message + "; create the folder first");
-  if (error == EISDIR) {
-    return absl::InvalidArgumentError("cannot write " + what +
-                                      ": it is a folder; name a file in it");
-  }
-  if (error == ENOSPC || error == EDQUOT)
-    return absl::ResourceExhaustedError(message + "; free some space");
-  return absl::UnavailableError(message + "; check the disk and try again");
-}
-
-// Writes and closes the file. Returns the first error, or 0.
-int WriteAndClose(std::FILE* file, const std::string& text) {
+// Writes to standard output and flushes it, because otherwise a full disk would
+// not be noticed until the process ends.
+absl::Status WriteToStdout(const std::string& text) {
   errno = 0;
-  // Flush here; otherwise a full disk would not be noticed until the process
-  // ends.
-  const bool written =
-      std::fwrite(text.data(), 1, text.size(), file) == text.size() &&
-      std::fflush(file) == 0;
+  if (std::fwrite(text.data(), 1, text.size(), stdout) == text.size() &&
+      std::fflush(stdout) == 0) {
+    return absl::OkStatus();
+  }
   // After a short write errno may still be 0.
-  int error = written ? 0 : (errno != 0 ? errno : EIO);
-  if (file != stdout && std::fclose(file) != 0 && error == 0) error = errno;
-  return error;
+  return absl::UnavailableError(
+      std::string("cannot write to standard output: ") +
+      std::strerror(errno != 0 ? errno : EIO) +
+      "; check the disk or the pipe and try again");
 }
 
 bool IsStdout(const std::string& path) { return path.empty() || path == "-"; }
@@ -81,31 +64,8 @@ absl::Status MayReplace(const std::string& path,
 }
 
 absl::Status WriteOut(const std::string& text, const std::string& path) {
-  if (IsStdout(path)) {
-    const int error = WriteAndClose(stdout, text);
-    return error == 0 ? absl::OkStatus()
-                      : WriteError("to standard output", error);
-  }
-  // A pipe or a device is written to directly. It must not be replaced.
-  struct stat about = {};
-  if (stat(path.c_str(), &about) == 0 && !S_ISREG(about.st_mode)) {
-    std::FILE* device = std::fopen(path.c_str(), "wb");
-    if (device == nullptr) return WriteError(path, errno);
-    const int error = WriteAndClose(device, text);
-    return error == 0 ? absl::OkStatus() : WriteError(path, error);
-  }
-  // Write a temporary file beside the target and rename it, so that a failure
-  // leaves no half-written file.
-  const std::string temporary =
-      path + ".tmp" + std::to_string(static_cast<long>(getpid()));
-  std::FILE* file = std::fopen(temporary.c_str(), "wb");
-  if (file == nullptr) return WriteError(path, errno);
-  int error = WriteAndClose(file, text);
-  if (error == 0 && std::rename(temporary.c_str(), path.c_str()) != 0)
-    error = errno;
-  if (error == 0) return absl::OkStatus();
-  std::remove(temporary.c_str());
-  return WriteError(path, error);
+  if (IsStdout(path)) return WriteToStdout(text);
+  return WriteText(text, path);
 }
 
 int WriteResult(const std::string& text, const std::string& path) {

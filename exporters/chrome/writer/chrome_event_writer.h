@@ -49,6 +49,8 @@ class ChromeEventWriter {
   // REQUIRES: rows come in the order of EventOrder.
   void Write(Table table, RowId row);
 
+  bool is_tb() const { return flavour_ == ChromeFlavour::kTb; }
+
  private:
   void WriteAnnotation(const Annotation& annotation, const TimeSpan& span);
   void Write(const Step& step);
@@ -102,7 +104,6 @@ class ChromeEventWriter {
   bool NeedsMark(NameId kernel);
   void Instant(const char* name, int64_t time_ns);
   void ThreadArgs(const ChromePlace& place, RowId thread);
-  bool is_tb() const { return flavour_ == ChromeFlavour::kTb; }
 
   const Trace& trace_;
   const ChromeFlavour flavour_;

@@ -7,11 +7,10 @@
 namespace stepscope {
 namespace {
 
-// The plugin would count a second mark of a collective as another collective,
-// of size 0. Activities launched while a loader makes a batch are not the
-// loader's.
-bool IsDrawn(RangeKind kind) {
-  return kind != RangeKind::kLoader && kind != RangeKind::kCollective;
+// Activities launched while a loader makes a batch are not the loader's.
+bool IsDrawn(RangeKind kind, bool collectives) {
+  return kind != RangeKind::kLoader &&
+         (collectives || kind != RangeKind::kCollective);
 }
 
 // The innermost range around each runtime call, and the range around each
@@ -60,7 +59,7 @@ class RangeTree {
 
 }  // namespace
 
-std::vector<GpuRange> GpuRangesOf(const Trace& trace) {
+std::vector<GpuRange> GpuRangesOf(const Trace& trace, bool collectives) {
   if (trace.ranges().empty() || !trace.has_device_work()) return {};
   const RangeTree tree(trace);
   std::map<std::tuple<RowId, int32_t, int64_t>, GpuRange> found;
@@ -68,7 +67,7 @@ std::vector<GpuRange> GpuRangesOf(const Trace& trace) {
     if (work.call == kNone) return;
     for (RowId range = tree.OfCall(work.call); range != kNone;
          range = tree.Outer(range)) {
-      if (!IsDrawn(trace.ranges()[range].kind)) continue;
+      if (!IsDrawn(trace.ranges()[range].kind, collectives)) continue;
       const auto [it, added] =
           found.try_emplace({range, work.device, work.stream});
       GpuRange& seen = it->second;

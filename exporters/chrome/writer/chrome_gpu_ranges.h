@@ -1,9 +1,8 @@
 // GpuRange: a range of the host as it is drawn on the device. On each stream it
 // extends from the start of the first to the end of the last activity that the
 // range's thread launched inside the range. Kineto calls this a
-// gpu_user_annotation. Steps and collectives have none, because the PyTorch
-// plugin would count them twice. Loader ranges have none, because activities
-// launched inside them are not the loader's.
+// gpu_user_annotation. Steps have none. Loader ranges have none, because
+// activities launched inside them are not the loader's.
 #pragma once
 
 #include <stepscope/trace.h>
@@ -21,7 +20,9 @@ struct GpuRange {
   int64_t end_ns = 0;
 };
 
-// Returns the ranges on all devices, sorted by start, longer ones first.
-std::vector<GpuRange> GpuRangesOf(const Trace& trace);
+// Returns the ranges on all devices, sorted by start, longer ones first. Ranges
+// of collectives only with `collectives`: the PyTorch plugin would count a
+// second mark of a collective as another one, of size 0.
+std::vector<GpuRange> GpuRangesOf(const Trace& trace, bool collectives);
 
 }  // namespace stepscope

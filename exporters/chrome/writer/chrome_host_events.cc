@@ -163,7 +163,12 @@ void ChromeEventWriter::Write(const Op& op, RowId row) {
   }
   ThreadArgs(place, op.thread);
   Close();
-  if (op.forward == kNone) return;
+  // The engine's range around a node has the same forward op. Only the node
+  // gets the arrow, as in Kineto's files.
+  if (op.forward == kNone ||
+      name.starts_with("autograd::engine::evaluate_function")) {
+    return;
+  }
   const Op& forward = trace_.ops()[op.forward];
   if (forward.thread == kNone || op.thread == kNone) return;
   // The arrow starts where the forward op is drawn, which is another tid if

@@ -36,7 +36,7 @@ void WriteChromeTrace(const Trace& trace,
 
 bool WriteChromeRows(const Trace& trace, ChromeEventWriter& events,
                      FileSink& sink) {
-  const std::vector<GpuRange> gpu_ranges = GpuRangesOf(trace);
+  const std::vector<GpuRange> gpu_ranges = GpuRangesOf(trace, !events.is_tb());
   auto gpu_range = gpu_ranges.begin();
   // Ranges on the device are not rows of the Trace. They are merged into the
   // time order of its rows.

@@ -84,7 +84,10 @@ void XSpaceRowReader::AddAllocation(const XEventField& event, RowId thread) {
       std::max(event.integer("allocation_bytes").value_or(0), -INT64_MAX);
   if (event.name == "MemoryDeallocation") row.bytes = -row.bytes;
   row.address = static_cast<uint64_t>(event.integer("addr").value_or(0));
-  row.total_allocated_bytes = event.integer("bytes_allocated").value_or(-1);
+  // A counted total is only what the recording allocated.
+  if (!event.integer("stepscope.counted")) {
+    row.total_allocated_bytes = event.integer("bytes_allocated").value_or(-1);
+  }
   std::string_view allocator = event.text("allocator_name");
   if (allocator.starts_with("GPU")) {
     // "GPU0" is ours, "GPU_0_bfc" TensorFlow's.

@@ -238,6 +238,8 @@ void XHostPlane::MemoryEvent(RowId row, XEventBytes& event) {
   event.Int(XStatId::kBytesAvailable,
             std::max<int64_t>(0, capacity_bytes - totals.allocated_bytes));
   event.Int(XStatId::kPeakBytesInUse, totals.peak_bytes);
+  // Tells our reader that the allocator's own totals were not recorded.
+  if (totals.counted) event.Int(XStatId::kCounted, 1);
   if (totals.reserved_bytes > 0) {
     // The share of the caching allocator's reserved memory that no tensor uses.
     event.Double(

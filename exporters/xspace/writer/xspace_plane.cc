@@ -106,7 +106,8 @@ const char* XStatName(XStatId id) {
                 "stepscope",
                 "fused_ops",
                 "kernel_file",
-                "kernel_kwargs"};
+                "kernel_kwargs",
+                "stepscope.counted"};
   static_assert(kNames.back() != nullptr, "a stat has no name");
   return kNames[static_cast<size_t>(id)];
 }

@@ -71,6 +71,7 @@ enum class XStatId : uint8_t {
   kFusedOps,
   kCodeFile,
   kCodeParameters,
+  kCounted,
   kCount
 };
 const char* XStatName(XStatId id);

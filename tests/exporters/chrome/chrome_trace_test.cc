@@ -355,5 +355,24 @@ TEST(ChromeTbTest, HidesDeviceTypesThatThePluginDiesOf) {
   EXPECT_EQ(kineto.at(0).args.at("Device Type"), "6");
 }
 
+// The engine's range around a node has the same forward op.
+TEST(ChromeTraceTest, DrawsOneArrowFromAForwardOpToItsNode) {
+  const Trace trace = TraceFromText(R"(
+    op 0..100 thread=0 sequence=7 aten::mm
+    op 200..300 thread=0 kind=backward sequence=7 "autograd::engine::evaluate_function: MmBackward0"
+    op 210..290 thread=0 kind=backward sequence=7 MmBackward0
+  )");
+  for (const Format format : {Format::kChromeTb, Format::kChromeKineto}) {
+    std::vector<Event> ends;
+    for (const Event& event : EventsOf(trace, format)) {
+      if (event.category == "fwdbwd" && event.phase == "f") {
+        ends.push_back(event);
+      }
+    }
+    ASSERT_EQ(ends.size(), 1u);
+    EXPECT_EQ(ends[0].begin_ns, 210);
+  }
+}
+
 }  // namespace
 }  // namespace stepscope::chrome_trace_test

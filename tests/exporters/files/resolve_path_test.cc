@@ -178,6 +178,18 @@ TEST_F(ResolvePathTest, BothFlavoursOfARankAreOneRank) {
   EXPECT_THAT(run.passed_over[0], HasSubstr("the same rank"));
 }
 
+TEST_F(ResolvePathTest, AMergedTimelineIsNoRank) {
+  folder_.Write("job/rank0.json", kForeign);
+  folder_.Write("job/rank1.json", kForeign);
+  folder_.Write("job/merged.json",
+                R"({"schemaVersion": 1, "stepscope.timeline": 1,
+                    "traceEvents": []})");
+  const ResolvedRun run = Resolve("job");
+  EXPECT_THAT(Files(run), ElementsAre("job/rank0.json", "job/rank1.json"));
+  ASSERT_EQ(run.passed_over.size(), 1u);
+  EXPECT_THAT(run.passed_over[0], HasSubstr("merged from several ranks"));
+}
+
 TEST_F(ResolvePathTest, ForeignFolderIsOneRunOfItsFiles) {
   folder_.Write("job/worker1.pt.trace.json", kForeign);
   folder_.Write("job/worker0.pt.trace.json", kForeign);

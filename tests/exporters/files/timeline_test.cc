@@ -111,6 +111,19 @@ TEST_F(TimelineTest, RanksShareOneClockAndNoProcess) {
   EXPECT_EQ(calls[0].tid, 41);
 }
 
+TEST_F(TimelineTest, ARankThatBeganBeforeMidnightKeepsItsPlace) {
+  constexpr int64_t kDayNs = int64_t{24} * 3600 * 1'000'000'000;
+  const auto at = [](int64_t ns) {
+    return Rank(std::to_string(ns) + ".." + std::to_string(ns + 4000));
+  };
+  const Trace a = at(2 * kDayNs + 5000), b = at(2 * kDayNs - 3000);
+  Write({{&a, {.name = "rank 0"}}, {&b, {.name = "rank 1"}}});
+  const std::vector<Event> kernels = Of("X", "kernel");
+  ASSERT_THAT(kernels, SizeIs(2));
+  EXPECT_NEAR(kernels[0].us - kernels[1].us, 8.0, 1e-3);
+  for (const Event& event : events_) EXPECT_GE(event.us, 0) << event.name;
+}
+
 TEST_F(TimelineTest, ArrowsKeepTheirIdsApartAndTouchTheirEvents) {
   const Trace a = Rank("1000..5000"), b = Rank("2000..5000");
   const TimelineArrow start = {.id = 1,

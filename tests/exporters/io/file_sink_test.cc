@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <stepscope/export.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <unistd.h>
 #include <zlib.h>
 
@@ -12,6 +13,7 @@
 #include <fstream>
 #include <iterator>
 #include <random>
+#include <thread>
 
 #include "support/random_trace.h"
 #include "support/temp_folder.h"
@@ -103,6 +105,38 @@ TEST(FileSinkTest, LeavesNothingBehindWhenItIsGivenUp) {
     (*sink)->block() = "half";
   }
   EXPECT_EQ(FilesIn(folder.path().string()), 0u);
+}
+
+TEST(FileSinkTest, ReplacesWhatALinkPointsTo) {
+  const TempFolder folder;
+  fs::create_directory(folder.At("runs"));
+  fs::create_symlink("runs/out.json", folder.At("latest.json"));
+  fs::create_symlink("latest.json", folder.At("newest.json"));
+  for (const char* text : {"first", "second"}) {
+    ASSERT_TRUE(WriteText(text, folder.At("newest.json")).ok());
+    EXPECT_EQ(ReadPlain(folder.At("runs/out.json")), text);
+    EXPECT_EQ(fs::read_symlink(folder.At("newest.json")), "latest.json");
+    EXPECT_EQ(fs::read_symlink(folder.At("latest.json")), "runs/out.json");
+  }
+  EXPECT_EQ(FilesIn(folder.At("runs")), 1u);
+  // The kernel follows no circle either; the link is replaced.
+  fs::create_symlink("circle.json", folder.At("circle.json"));
+  EXPECT_TRUE(WriteText("x", folder.At("circle.json")).ok());
+}
+
+TEST(FileSinkTest, WritesToAPipeWithoutReplacingIt) {
+  const TempFolder folder;
+  const std::string path = folder.At("pipe");
+  ASSERT_EQ(mkfifo(path.c_str(), 0600), 0);
+  std::string text;
+  std::thread reader([&] { text = ReadPlain(path); });
+  EXPECT_TRUE(WriteText("through the pipe", path).ok());
+  reader.join();
+  EXPECT_EQ(text, "through the pipe");
+  EXPECT_TRUE(fs::is_fifo(path));
+  EXPECT_EQ(FilesIn(folder.path().string()), 1u);
+  EXPECT_TRUE(WriteText("nowhere", "/dev/null").ok());
+  EXPECT_TRUE(fs::is_character_file("/dev/null"));
 }
 
 TEST(FileSinkTest, KeepsTheOldFileWhenTheNewOneFails) {

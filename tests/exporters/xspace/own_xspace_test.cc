@@ -50,6 +50,18 @@ class OwnXSpaceTest : public testing::Test {
   TempFolder folder_;
 };
 
+// Sums of sizes lack what was allocated before the recording.
+TEST_F(OwnXSpaceTest, DoesNotTakeSumsForTheAllocatorsTotals) {
+  const Trace again = Again(TraceFromText(R"(
+    op 0..100 thread=0 aten::empty
+    allocation 10 thread=0 address=64 bytes=100 device=0 device_type=1
+    allocation 20 thread=0 address=65 bytes=50 device=0 device_type=1 total_allocated_bytes=900
+  )"));
+  ASSERT_EQ(again.allocations().size(), 2u);
+  EXPECT_EQ(again.allocations()[0].total_allocated_bytes, -1);
+  EXPECT_EQ(again.allocations()[1].total_allocated_bytes, 900);
+}
+
 TEST_F(OwnXSpaceTest, GivesBackTheRowsItHolds) {
   for (uint64_t seed = 1; seed <= 20; ++seed) {
     const Trace trace = RandomTrace(

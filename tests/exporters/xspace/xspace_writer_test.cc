@@ -266,6 +266,8 @@ TEST(XSpaceTest, MemoryEventsCarryRunningTotals) {
   EXPECT_EQ(stats["allocation_bytes"], "100");
   EXPECT_EQ(stats["allocator_name"], "CPU");
   EXPECT_EQ(StatsOf(host, memory.events(0))["tf_op"], "aten::empty");
+  // The totals are sums: the allocator's own were not recorded.
+  EXPECT_EQ(stats["stepscope.counted"], "1");
 }
 
 TEST(XSpaceTest, OpsAreNamedByModuleAndType) {

@@ -283,8 +283,8 @@ TEST_F(ProgramTest, AFolderIsNoFileToWriteTo) {
   const Outcome run =
       Run("analyze -o " + folder_.path().string() + " " + trace_);
   EXPECT_EQ(run.status, 1);
-  EXPECT_EQ(run.err, "stepscope: cannot write " + folder_.path().string() +
-                         ": it is a folder; name a file in it\n");
+  EXPECT_EQ(run.err, "stepscope: cannot write '" + folder_.path().string() +
+                         "': Is a directory; name a file in it\n");
 }
 
 TEST_F(ProgramTest, AFileHasNoRunsOrCyclesToChoose) {
