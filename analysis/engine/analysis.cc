@@ -43,13 +43,24 @@ namespace {
 constexpr double kDistorted = 0.8;
 
 // With more steps, the JSON of a long recording would be mostly a list of
-// steps.
+// steps. If there are more, the last of the list are the first slow ones among
+// the rest.
 constexpr size_t kStepTimes = 1000;
+constexpr size_t kSlowSteps = 100;
 
 std::vector<StepTimes> TimesOfSteps(const AnalysisContext& context) {
   std::vector<StepTimes> times;
   const std::vector<StepWindow>& windows = context.steps.windows;
-  for (size_t i = 0; i < std::min(windows.size(), kStepTimes); ++i) {
+  std::set<size_t> slow;
+  for (const Stall& stall : context.stalls.stalls) slow.insert(stall.step);
+  const size_t all =
+      windows.size() <= kStepTimes ? windows.size() : kStepTimes - kSlowSteps;
+  std::map<size_t, size_t> place;  // by index of the step
+  for (size_t i = 0; i < windows.size() && times.size() < kStepTimes; ++i) {
+    if (i >= all && windows[i].kind == StepKind::kSteady && !slow.contains(i)) {
+      continue;
+    }
+    place[i] = times.size();
     StepTimes step{.number = windows[i].number,
                    .kind = StepKindName(windows[i].kind),
                    .ms = windows[i].tiled.length() * 1e-6};
@@ -61,7 +72,8 @@ std::vector<StepTimes> TimesOfSteps(const AnalysisContext& context) {
     times.push_back(std::move(step));
   }
   for (const Stall& stall : context.stalls.stalls) {
-    if (stall.step < times.size()) times[stall.step].why = StallInWords(stall);
+    const auto at = place.find(stall.step);
+    if (at != place.end()) times[at->second].why = StallInWords(stall);
   }
   return times;
 }

@@ -32,6 +32,8 @@ constexpr double kSameProgramFrac = 0.5;
 // If a finding has lost more than this share of its gain, its advice counts as
 // followed.
 constexpr double kMostOfGain = 0.5;
+// CUDA graphs and compiled models make far fewer launches than this.
+constexpr double kMostLaunches = 0.5;
 
 std::vector<double> SteadyMs(const AnalysisContext& context) {
   std::vector<double> ms;
@@ -210,6 +212,9 @@ bool IsUnchanged(const std::string& id, const AnalysisContext& before,
   }
   if (id == "unfused-optimizer") return !MeasureOptimizer(after).grouped;
   if (id == "foreach-not-fused") return !MeasureOptimizer(after).fused;
+  if (id == "launch-bound") {
+    return after.CallsPerStep() > kMostLaunches * before.CallsPerStep();
+  }
   return false;
 }
 
@@ -254,20 +259,22 @@ void Predict(const AnalysisContext& before, const AnalysisContext& after,
              double batch_ratio, const Report& report, const EditsById& edits,
              Comparison& comparison) {
   const Edit settings = SettingsThatDiffer(before, after, batch_ratio);
-  const auto is_unchanged = [&](const std::string& id) {
-    return IsUnchanged(id, before, after, comparison.batch_scale);
+  const auto still_there = [&](const std::string& id) {
+    if (before.has_gpu) {
+      return IsUnchanged(id, before, after, comparison.batch_scale);
+    }
+    const auto known = edits.find(id);
+    return known != edits.end() && !known->second.empty() &&
+           WasNotFollowed(known->second.front(), settings, after);
   };
-  if (before.has_gpu) {
-    std::erase_if(comparison.resolved_findings, is_unchanged);
-    std::erase_if(comparison.reduced_findings, is_unchanged);
-  } else {
-    const auto not_followed = [&](const std::string& id) {
-      const auto known = edits.find(id);
-      return known != edits.end() && !known->second.empty() &&
-             WasNotFollowed(known->second.front(), settings, after);
-    };
-    std::erase_if(comparison.resolved_findings, not_followed);
-    std::erase_if(comparison.reduced_findings, not_followed);
+  for (auto* ids :
+       {&comparison.resolved_findings, &comparison.reduced_findings}) {
+    std::erase_if(*ids, [&](const std::string& id) {
+      if (!still_there(id)) return false;
+      std::vector<std::string>& remaining = comparison.remaining_findings;
+      if (std::ranges::count(remaining, id) == 0) remaining.push_back(id);
+      return true;
+    });
   }
   std::vector<const Finding*> followed;
   Edit all;
@@ -286,6 +293,7 @@ void Predict(const AnalysisContext& before, const AnalysisContext& after,
   // With a GPU, settings alone are not enough to predict a gain, because most
   // changes are expressed only in the findings' edits.
   const bool replayed = settings != Edit() && before.replay.check().valid &&
+                        CanReplay(before.replay, settings) &&
                         (!before.has_gpu || !followed.empty());
   if (followed.empty() && !replayed) return;
   const bool bound = comparison.predicted_kind == GainKind::kBound;
@@ -298,7 +306,7 @@ void Predict(const AnalysisContext& before, const AnalysisContext& after,
       all.batch = 1;
       all.fused_update = -1;
     }
-    all = Combine(all, settings);
+    if (CanReplay(before.replay, settings)) all = Combine(all, settings);
     if (all != Edit()) comparison.predicted = PredictDifference(before, all);
   }
   LimitToStep(comparison.before.median_ms, comparison.predicted);

@@ -56,6 +56,38 @@ std::optional<Edit> TimesBatch(double times) {
   return times > 0 ? std::optional(Edit{.batch = times}) : std::nullopt;
 }
 
+// True if any replayed work satisfies `kind`.
+template <typename Kind>
+bool Has(const CpuProgram& program, const Kind& kind) {
+  return std::ranges::any_of(program.steps, [&](const auto& step) {
+    return std::ranges::any_of(step, kind);
+  });
+}
+
+// True if the replay of a CPU-only run can express all of `edit`. What `edit`
+// removes must occur in the replayed steps: for work that occurs only in other
+// steps (mostly those that validate), replay would predict no gain.
+bool CanReplayOnCpu(const CpuProgram& program, const Edit& edit) {
+  const auto tagged = [&](WorkTag tag) {
+    return Has(program, [=](const Work& work) { return work.tag == tag; });
+  };
+  // With workers, the wait for their batches was recorded, but not their work.
+  if (edit.workers == 0 && program.workers != 0) return false;
+  if (edit.workers > 0 && program.batch_cpu_ns <= 0) return false;
+  if (edit.drop_zero_grad && !tagged(WorkTag::kZeroGrad)) return false;
+  if (edit.drop_anomaly && !tagged(WorkTag::kAnomaly)) return false;
+  if (edit.drop_unused_graph && !tagged(WorkTag::kUnusedGraph)) return false;
+  return edit.fused_update < 0 || Has(program, [](const Work& work) {
+           return work.update == Update::kComputing;
+         });
+}
+
+// The same for a run with a GPU, where settings can change only the workers.
+bool CanReplayOnDevice(const DeviceProgram& program, const Edit& edit) {
+  return edit.workers < 0 ||
+         (edit.workers > 0 && program.loads_in_process && program.batch_ns > 0);
+}
+
 }  // namespace
 
 std::vector<std::string> ChangesInWords(const Edit& edit) {
@@ -163,6 +195,12 @@ std::optional<Edit> EditOf(const AnalysisContext& before,
     return FusedUpdate(before);
   }
   return std::nullopt;
+}
+
+bool CanReplay(const Replay& replay, const Edit& edit) {
+  const DeviceProgram* device = replay.device();
+  return device != nullptr ? CanReplayOnDevice(*device, edit)
+                           : CanReplayOnCpu(replay.program(), edit);
 }
 
 }  // namespace stepscope

@@ -15,6 +15,7 @@
 
 namespace stepscope {
 
+class Replay;
 struct AnalysisContext;
 
 // The changes of `edit` that have a name: "1 loader worker", "batch x 2",
@@ -42,5 +43,10 @@ std::vector<Setting> SettingsOf(const Edit& edit, int64_t batch_size);
 // findings.
 std::optional<Edit> EditOf(const AnalysisContext& before,
                            const Setting& setting);
+
+// True if the replayed steps contain what `edit`, made by EditOf(), changes.
+// For work that occurs only in other steps, such as validation, or that was not
+// recorded, such as the loading done by workers, replay would predict no gain.
+bool CanReplay(const Replay& replay, const Edit& edit);
 
 }  // namespace stepscope

@@ -16,38 +16,6 @@
 namespace stepscope {
 namespace {
 
-// True if any replayed work satisfies `kind`.
-template <typename Kind>
-bool Has(const CpuProgram& program, const Kind& kind) {
-  return std::ranges::any_of(program.steps, [&](const auto& step) {
-    return std::ranges::any_of(step, kind);
-  });
-}
-
-// True if the replay of a CPU-only run can express all of `edit`. What `edit`
-// removes must occur in the replayed steps: for work that occurs only in other
-// steps (mostly those that validate), replay would predict no gain.
-bool CanReplay(const CpuProgram& program, const Edit& edit) {
-  const auto tagged = [&](WorkTag tag) {
-    return Has(program, [=](const Work& work) { return work.tag == tag; });
-  };
-  // With workers, the wait for their batches was recorded, but not their work.
-  if (edit.workers == 0 && program.workers != 0) return false;
-  if (edit.workers > 0 && program.batch_cpu_ns <= 0) return false;
-  if (edit.drop_zero_grad && !tagged(WorkTag::kZeroGrad)) return false;
-  if (edit.drop_anomaly && !tagged(WorkTag::kAnomaly)) return false;
-  if (edit.drop_unused_graph && !tagged(WorkTag::kUnusedGraph)) return false;
-  return edit.fused_update < 0 || Has(program, [](const Work& work) {
-           return work.update == Update::kComputing;
-         });
-}
-
-// The same for a run with a GPU, where settings can change only the workers.
-bool CanReplay(const DeviceProgram& program, const Edit& edit) {
-  return edit.workers < 0 ||
-         (edit.workers > 0 && program.loads_in_process && program.batch_ns > 0);
-}
-
 // How the rules about `setting` name their change (Rule::change). Empty for
 // settings that findings list in Finding::settings.
 std::string_view ChangeOfSetting(const Setting& setting) {
@@ -102,7 +70,7 @@ struct WhatIf::Recording {
   std::optional<Edit> EditFor(const Setting& setting,
                               const std::vector<std::string>& followed) const {
     std::optional<Edit> edit = EditOf(context, setting);
-    if (edit && CanReplay(*edit)) return edit;
+    if (edit && CanReplay(context.replay, *edit)) return edit;
     if (!context.has_gpu) return std::nullopt;
     for (const Finding& finding : findings) {
       if (!Makes(finding, setting)) continue;
@@ -113,11 +81,15 @@ struct WhatIf::Recording {
     return std::nullopt;
   }
 
-  bool CanReplay(const Edit& edit) const {
-    const DeviceProgram* device = context.replay.device();
-    return device != nullptr
-               ? stepscope::CanReplay(*device, edit)
-               : stepscope::CanReplay(context.replay.program(), edit);
+  // The finding that advises exactly this change; nullptr if there is none.
+  const Finding* AdvisedAs(const Change& change) const {
+    if (change.findings.size() + change.settings.size() != 1) return nullptr;
+    const auto one =
+        std::ranges::find_if(findings, [&](const Finding& finding) {
+          return change.settings.empty() ? finding.id == change.findings[0]
+                                         : Makes(finding, change.settings[0]);
+        });
+    return one == findings.end() ? nullptr : &*one;
   }
 
   const AnalysisContext context;
@@ -136,6 +108,9 @@ const std::string& WhatIf::why_not() const { return recording_->why_not; }
 
 std::optional<Gain> WhatIf::Predict(const Change& change) const {
   if (!recording_->why_not.empty()) return std::nullopt;
+  // The rule knows more of its change's range than replay does.
+  const Finding* advised = recording_->AdvisedAs(change);
+  if (advised != nullptr && advised->baseline_ms <= 0) return advised->gain;
   Edit all;
   for (const std::string& id : change.findings) {
     const auto known = recording_->advised.find(id);

@@ -88,6 +88,9 @@ void AppendFinding(const Report& report, const Finding& finding,
                    std::string& text) {
   const int number = NumberOf(report, finding);
   const bool about_recording = number == 0;
+  // Without a blank line before and after it, what has no number would belong
+  // to a numbered item.
+  if (about_recording && !text.ends_with("\n\n")) text += "\n";
   text += about_recording ? "**" : std::to_string(number) + ". **";
   text += finding.id + "** (" +
           (about_recording ? StatusName(finding.status)
@@ -110,7 +113,7 @@ void AppendFinding(const Report& report, const Finding& finding,
   if (!finding.also.empty()) {
     text += line + "- also: " + MarkdownText(Listed(finding.also));
   }
-  text += "\n";
+  text += about_recording ? "\n\n" : "\n";
 }
 
 }  // namespace

@@ -5,8 +5,10 @@
 #include <string>
 #include <vector>
 
+#include "analysis/rules/rule_testing.h"
 #include "support/cpu_loop.h"
 #include "support/cpu_text.h"
+#include "support/gpu_text.h"
 #include "support/trace_text.h"
 
 namespace stepscope::compare_test {
@@ -46,6 +48,36 @@ TEST(CompareTest, SetsPredictedBesideMeasured) {
   EXPECT_NE(text.find("The measured interval overlaps the predicted range"),
             std::string::npos)
       << text;
+}
+
+// Without its workers a loop waits for data, which hides other findings. They
+// are not gone, and replay does not know how long making the batches takes.
+TEST(CompareTest, WhatAnotherCauseHidesIsNotResolved) {
+  const auto loop = [](double wait_us) {
+    GpuText run;
+    for (int step = 0; step < 6; ++step) {
+      if (wait_us > 0) {
+        run.Range(wait_us, "enumerate(DataLoader)#_Iter.__next__",
+                  "kind=loader");
+      }
+      for (int i = 0; i < 200; ++i) {
+        run.Begin("op", "aten::mul");
+        run.Pass(25);
+        run.Kernel(5, "k");
+        run.End();
+      }
+      run.Synchronize("cudaDeviceSynchronize");
+      run.EndStep();
+    }
+    return run.Build();
+  };
+  const Trace before = loop(0), after = loop(60'000);
+  ASSERT_TRUE(Promises(Analyze(before), "launch-bound"));
+  const Comparison c = Compare(before, after);
+  EXPECT_LT(c.measured.expected_ms, -50);
+  EXPECT_EQ(std::ranges::count(c.resolved_findings, "launch-bound"), 0);
+  EXPECT_EQ(std::ranges::count(c.reduced_findings, "launch-bound"), 0);
+  EXPECT_EQ(std::ranges::count(c.remaining_findings, "launch-bound"), 1);
 }
 
 TEST(CompareTest, TheSameTraceTwiceIsNoDifference) {

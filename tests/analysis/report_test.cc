@@ -117,10 +117,32 @@ TEST(TextReportTest, ThePlanNamesFindingsByTheNumbersPrinted) {
   EXPECT_TRUE(Contains(text, "2  cores-idle")) << text;
   EXPECT_TRUE(Contains(text, "Apply 1 and 2 together")) << text;
   const std::string page = ToMarkdown(report);
-  EXPECT_TRUE(Contains(page, "\n**observer-effect** (error")) << page;
+  EXPECT_TRUE(Contains(page, "\n\n**observer-effect** (error")) << page;
   EXPECT_TRUE(Contains(page, "1. **loader-bound**")) << page;
   EXPECT_TRUE(Contains(page, "2. **cores-idle**")) << page;
   EXPECT_TRUE(Contains(page, "Apply 1 and 2 together")) << page;
+}
+
+// A line without a number right after a numbered item would belong to the item.
+TEST(MarkdownReportTest, SetsFindingsWithoutANumberApart) {
+  Report report = Analyze(Simulate(kLoop).trace);
+  report.findings.clear();
+  report.findings.resize(3);
+  report.findings[0].id = "loader-bound";
+  report.findings[1].id = "cuda-graph-obstacles";
+  report.findings[2].id = "cores-idle";
+  for (Finding& finding : report.findings) {
+    finding.status = FindingStatus::kWarning;
+    finding.fix_cpp = finding.fix_python = "a fix";
+  }
+  for (int i : {0, 2}) {
+    report.findings[i].severity = FindingSeverity::kHigh;
+    report.findings[i].gain_kind = GainKind::kBound;
+    report.findings[i].gain.expected_ms = 2;
+  }
+  const std::string page = ToMarkdown(report);
+  EXPECT_TRUE(Contains(page, "\n\n**cuda-graph-obstacles**")) << page;
+  EXPECT_TRUE(Contains(page, "- fix: a fix\n\n2. **cores-idle**")) << page;
 }
 
 TEST(TextReportTest, ColoursOnlyWhenAsked) {

@@ -58,7 +58,8 @@ struct Comparison {
 
   // Ids of findings. Resolved: predicted a gain in the first Trace and are gone
   // in the second, so their advice counts as followed. Remaining: predict a
-  // gain in both. New: predict a gain only in the second.
+  // gain in both, or are only hidden in the second by another cause. New:
+  // predict a gain only in the second.
   std::vector<std::string> resolved_findings;
   std::vector<std::string> remaining_findings;
   std::vector<std::string> new_findings;

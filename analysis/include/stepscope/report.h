@@ -193,7 +193,7 @@ struct StepStats {
   double median_ms = 0;
   double cov = 0;  // standard deviation / mean of the steady steps
   // What step boundaries were inferred from where the trace has no step marks:
-  // "the ends of Optimizer.step"; else empty.
+  // "the updates of the optimizer"; else empty.
   std::string step_source;
   double all_mean_ms = 0;  // over all steps but warm-up: those with validation
                            // or checkpoints included

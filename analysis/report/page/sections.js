@@ -24,6 +24,7 @@ function stepColumns(report) {
   return sub('Every step', h('figure', { class: 'columns' },
     h('div', { class: 'y-axis', 'aria-hidden': 'true' }, h('span', null, ms(most)), h('span', null, '0')), strip(1000, height + 10, shapes),
     h('figcaption', { class: 'dim' }, `steps ${steps[0].step} to ${steps[steps.length - 1].step}, by cause`,
+      report.steps.count > steps.length ? ` (${steps.length} of ${report.steps.count}: the first ones, then those that are slow)` : '',
       odd.length ? '; marked below: left out of the means' : '')),
   odd.length ? dataTable('Steps that are slow, or that no mean counts', odd, columns, { by: 2, filter: false }) : null);
 }
@@ -87,9 +88,13 @@ function placeTable(caption, rows, hasGpu) {
 
 function opTable(report) {
   const rows = report.top_ops.map((op) => ({ ...op, label: withFusedOps(op) + (op.other_thread ? ' (other thread)' : '') }));
-  return rows.length ? dataTable('Operators by self time' + perStep, rows, [textColumn('operator', 'label'),
-    msColumn('self ms', 'self_ms_per_step', { bar: true }), msColumn('total ms', 'total_ms_per_step'), countColumn('calls', 'calls_per_step')],
-  { by: 1 }) : null;
+  if (!rows.length) return null;
+  const onGpu = rows.some((op) => op.gpu_self_ms_per_step > 0);
+  const columns = [textColumn('operator', 'label')];
+  if (onGpu) columns.push(msColumn('GPU ms', 'gpu_self_ms_per_step', { bar: true }));
+  columns.push(msColumn(onGpu ? 'host self ms' : 'self ms', 'self_ms_per_step', { bar: !onGpu }),
+    msColumn(onGpu ? 'host total ms' : 'total ms', 'total_ms_per_step'), countColumn('calls', 'calls_per_step'));
+  return dataTable((onGpu ? 'Operators by GPU time' : 'Operators by self time') + perStep, rows, columns, { by: 1 });
 }
 
 function kernelTable(details) {

@@ -190,7 +190,10 @@ TEST_F(WhatIfCommandTest, SaysHowManyWorkersAreEnough) {
   EXPECT_THAT(one, Not(HasSubstr("enough")));
   const std::string many = Run(gpu_ + " workers=8").out;
   EXPECT_THAT(many, HasSubstr(" ms); one worker is enough\n"));
-  EXPECT_EQ(many.substr(10, one.size() - 11), one.substr(10, one.size() - 11));
+  const auto predicted = [](const std::string& out) {
+    return out.substr(10, out.find(" (likely") - 10);
+  };
+  EXPECT_EQ(predicted(many), predicted(one));
   EXPECT_THAT(Run(gpu_ + " workers=0").out, Not(HasSubstr("enough")));
 }
 
