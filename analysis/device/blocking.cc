@@ -41,9 +41,11 @@ WaitKind DirectionOf(const Copy& copy) {
 // waits, in one pass over the calls.
 class WaitFinder {
  public:
-  WaitFinder(const Trace& trace, const Steps& steps)
+  // `idle`: when the device does nothing; sorted and disjoint.
+  WaitFinder(const Trace& trace, const Steps& steps, std::vector<Span> idle)
       : trace_(trace),
         steps_(steps),
+        idle_(std::move(idle)),
         watched_(trace.threads().size()),
         last_(trace.threads().size()),
         role_of_(trace, &RoleOf),
@@ -187,9 +189,13 @@ class WaitFinder {
   void SetQueued(HostWait& wait) const {
     wait.queued_ns = wait.blocked_ns;
     if (wait.copy == kNone) return;
-    const Copy& copy = trace_.copies()[wait.copy];
-    wait.queued_ns = std::clamp<int64_t>(copy.begin_ns - wait.span.begin_ns, 0,
-                                         wait.blocked_ns);
+    const Span before{wait.span.begin_ns, trace_.copies()[wait.copy].begin_ns};
+    // While the device is idle, the copy waits for nothing: the driver copies
+    // to its own buffer, or starts the copy.
+    wait.queued_ns = before.length() <= 0
+                         ? 0
+                         : std::min(before.length() - LengthIn(idle_, before),
+                                    wait.blocked_ns);
   }
 
   // True for ops of PyTorch itself. False for collectives such as barriers,
@@ -236,6 +242,7 @@ class WaitFinder {
 
   const Trace& trace_;
   const Steps& steps_;
+  const std::vector<Span> idle_;
   std::vector<bool> watched_;  // by thread
   std::vector<Last> last_;     // by thread
   ByName<CallRole> role_of_;
@@ -298,9 +305,11 @@ class LateGaps {
 }  // namespace
 
 Waits FindWaits(const Trace& trace, const Steps& steps, int32_t device) {
-  return {.all = WaitFinder(trace, steps).Find(),
-          .idle = FindGaps(trace, device, true),
-          .no_compute = FindGaps(trace, device, false)};
+  Waits waits;
+  waits.idle = FindGaps(trace, device, true);
+  waits.no_compute = FindGaps(trace, device, false);
+  waits.all = WaitFinder(trace, steps, Merge(IdleSpans(waits.idle))).Find();
+  return waits;
 }
 
 WaitSums SumWaits(const Waits& waits, const Steps& steps,

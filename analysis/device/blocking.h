@@ -32,10 +32,11 @@ enum class WaitKind : uint8_t {
 
 struct HostWait {
   Span span;  // from the start of the first call to the end of the last
-  int64_t blocked_ns = 0;  // inside the calls
-  int64_t queued_ns = 0;   // the part of blocked_ns before the copy began, that
-                           // is, waiting for what was launched earlier; all of
-                           // it if there is no copy
+  int64_t blocked_ns = 0;   // inside the calls
+  int64_t queued_ns = 0;    // the part of blocked_ns before the copy began in
+                            // which the device was busy, that is, waiting for
+                            // what was launched earlier; all of blocked_ns if
+                            // there is no copy
   RowId copy_call = kNone;  // in runtime_calls()
   RowId sync_call = kNone;  // in runtime_calls()
   RowId copy = kNone;       // in copies()

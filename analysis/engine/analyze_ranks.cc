@@ -13,6 +13,8 @@
 #include "engine/ranking.h"
 #include "engine/rule_families.h"
 #include "engine/sizing.h"
+#include "evidence/collectives/transfers.h"
+#include "evidence/wait_sites.h"
 #include "ranks/rank_comparison.h"
 #include "words/labels.h"
 #include "words/quantities.h"
@@ -188,6 +190,22 @@ void KeepWaitOutOfBuckets(Report& run) {
   LimitGain(run, most_ms, *buckets);
 }
 
+void Erase(std::string_view part, std::string& text) {
+  const size_t at = text.find(part);
+  if (at != std::string::npos) text.erase(at, part.size());
+}
+
+// One rank's report asks for the traces of the others. Here they are compared.
+void AnswerQuestions(Report& run) {
+  if (!run.ranks.why_not.empty()) return;
+  const bool are_late =
+      run.ranks.waiting_ms >= kExposedFrac * run.ranks.step_ms;
+  for (Finding& finding : run.findings) {
+    Erase(kRestIsUnknown, finding.evidence);
+    if (!are_late) Erase(kMayBeRanks, finding.evidence);
+  }
+}
+
 void Sort(Report& run) {
   const auto before = [](const Finding& a, const Finding& b) {
     const int group = RankGroup(a);
@@ -223,6 +241,7 @@ Report AnalyzeRanks(const std::vector<RankDigest>& ranks) {
   SplitExposedTime(run);
   KeepWaitOutOfBuckets(run);
   DropWaitsForRanks(run);
+  AnswerQuestions(run);
   Sort(run);
   ExplainCauses(run);
   OrderPlan(run);

@@ -35,6 +35,16 @@ bool IsSmall(const SizedFinding& sized) {
   return sized.finding.severity == FindingSeverity::kNote;
 }
 
+// True if the gain counts after a change of which only a bound is known. Replay
+// would count the gain without that change.
+bool IsAfterBound(const SizedFinding& sized,
+                  const std::vector<SizedFinding>& found) {
+  return std::ranges::any_of(found, [&](const SizedFinding& one) {
+    return one.finding.id == sized.after &&
+           one.finding.gain_kind != GainKind::kPredicted;
+  });
+}
+
 // One change of a plan, in one of the variants that its finding proposes.
 struct PlannedChange {
   const SizedFinding* found = nullptr;
@@ -79,7 +89,8 @@ std::vector<double> StepsAfterEach(const Replay& replay,
 // Changes that are listed later (ComesLater) are tried last, too.
 //
 // Findings without edits or without a predicted gain, those that only ask for a
-// fact, and notes that are hints are ignored. REQUIRES: replay is valid.
+// fact, those that gain after a change that cannot be replayed, and notes that
+// are hints are ignored. REQUIRES: replay is valid.
 class PlanSearch {
  public:
   // `step_ns`: the unchanged step, replayed.
@@ -94,6 +105,7 @@ class PlanSearch {
           IsSmall(candidate) &&
           candidate.finding.confidence == Confidence::kHint;
       if (!candidate.edits.empty() && !candidate.asks && !is_doubtful &&
+          !IsAfterBound(candidate, found) &&
           candidate.finding.gain_kind == GainKind::kPredicted) {
         (ComesLater(candidate) ? later_ : open_).push_back(&candidate);
       }

@@ -124,4 +124,22 @@ std::string SignsOfGpu(const Trace& trace) {
   return signs;
 }
 
+bool CollectorDidNotRun(const Loss& loss) {
+  return loss.severity != Severity::kError &&
+         (Contains(loss.name, "unavailable") ||
+          Contains(loss.name, "not-started"));
+}
+
+bool MayLackOps(const Trace& trace) {
+  return std::ranges::any_of(trace.losses(), [](const Loss& loss) {
+    // Begin and end events of another program's file may be ops.
+    if (loss.severity == Severity::kNote) return loss.name == "unpaired-events";
+    return !CollectorDidNotRun(loss) &&
+           !IsAnyOf(loss.name,
+                    {"memory-hook-lost", "memory-hook-taken", "stacks-differ",
+                     "stacks-unnamed", "step-threads", "training-thread",
+                     "unread-device-rows", "unreadable-step-numbers"});
+  });
+}
+
 }  // namespace stepscope

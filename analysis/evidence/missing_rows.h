@@ -19,4 +19,13 @@ std::string SignsOfGpu(const Trace& trace);
 // trace shows only the host's time.
 std::string UnseenAccelerator(const Trace& trace);
 
+// True if a collector did not run. Its events are not lost, because the trace
+// does not claim to contain them. It is an error only if no collector could
+// run.
+bool CollectorDidNotRun(const Loss& loss);
+
+// True if ops may be missing in places where the trace seems to show that none
+// ran.
+bool MayLackOps(const Trace& trace);
+
 }  // namespace stepscope

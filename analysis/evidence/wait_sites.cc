@@ -107,8 +107,8 @@ void DescribeWaits(const AnalysisContext& m, const WaitFilter& filter,
   finding.collectives_frac = frac;
   found.if_bound.confidence = Confidence::kHint;
   found.if_bound.evidence += " For " + Percent(frac) +
-                             " of that time the GPU runs only collectives, so "
-                             "the cause may be that other ranks are late.";
+                             " of that time the GPU runs only collectives" +
+                             std::string(kMayBeRanks) + ".";
 }
 
 void ExplainSmallGain(const AnalysisContext& m, const WaitSums& sums,

@@ -6,6 +6,7 @@
 #include <stepscope/report.h>
 
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "context/analysis_context.h"
@@ -25,6 +26,10 @@ struct WaitSite {
 // blocked first.
 std::vector<WaitSite> SitesOf(const AnalysisContext& context,
                               const WaitFilter& filter);
+
+// Ends the evidence of waits during which the GPU runs only collectives.
+inline constexpr std::string_view kMayBeRanks =
+    ", so the cause may be that other ranks are late";
 
 // Fills the finding of `found` with the two places that block longest, and with
 // examples. Also sets the share of the waiting that may be for other ranks. The

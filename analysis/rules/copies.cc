@@ -195,7 +195,7 @@ Verdict CheckBlocking(const AnalysisContext& m) {
     finding.evidence = Uploads(queue_waits.sums.count) + " per step " +
                        VerbFor(queue_waits.sums.count, "blocks", "block") +
                        " the host for " +
-                       Milliseconds(queue_waits.sums.blocked_ns * 1e-6) +
+                       Milliseconds(queue_waits.sums.queued_ns * 1e-6) +
                        " of the " + Milliseconds(m.stats.mean_ms) +
                        " step, waiting for work that was launched before.";
     const double data = m.MeanNs(Cause::kData);

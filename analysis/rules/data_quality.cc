@@ -49,15 +49,6 @@ Finding StatusFinding(FindingStatus status, Confidence confidence) {
   return finding;
 }
 
-// True if a collector did not run. Its events are not lost, because the trace
-// does not claim to contain them. It is an error only if no collector could
-// run.
-bool CollectorDidNotRun(const Loss& loss) {
-  return loss.severity != Severity::kError &&
-         (loss.name.find("unavailable") != std::string::npos ||
-          loss.name.find("not-started") != std::string::npos);
-}
-
 // Returns how many rows end before they begin. Adds the number of all rows to
 // `rows`.
 int64_t BadTimes(const Trace& trace, int64_t& rows) {

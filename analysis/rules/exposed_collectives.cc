@@ -242,6 +242,24 @@ void SayHowToArriveTogether(Finding& finding) {
       "and analyze their folder, which names the late ones";
 }
 
+// Inference has one pass, and its next layer needs the result of an all-reduce.
+Verdict FireInference(Finding finding, double exposed) {
+  finding.confidence = Confidence::kHint;
+  finding.evidence +=
+      " The program seems only to infer: the next layer needs these results, "
+      "so that nothing of the same batch can run meanwhile.";
+  finding.assumption = "at best: no collective is needed";
+  finding.fix_cpp = finding.fix_python =
+      "fewer GPUs per replica where the model fits into them, and more "
+      "replicas; all-reduce kernels for small messages, joined with the norm "
+      "behind them (custom all-reduce in vLLM and SGLang); two halves of the "
+      "batch that take turns";
+  finding.wrong_if = "the model does not fit into fewer GPUs";
+  return Fire(Found{.finding = std::move(finding),
+                    .bound_ns = exposed,
+                    .at_most = FindingSeverity::kLow});
+}
+
 Verdict CheckExposed(const AnalysisContext& m) {
   if (m.trace.run().world_size == 1) return Clean();
   if (m.collectives.empty()) return AnswerWithoutCollectives(m);
@@ -277,6 +295,9 @@ Verdict CheckExposed(const AnalysisContext& m) {
       Percent(exposed / step) + " of the step)." + TransferOrWait(m);
   Illustrate(m, AnyCollective, finding);
   const OverlapAdvice& advice = AdviceFor(m, hideable, late);
+  if (&advice == &kActivationAdvice && OnlyInfers(m)) {
+    return FireInference(std::move(finding), exposed);
+  }
   finding.assumption = advice.assumption;
   finding.fix_cpp = advice.cpp;
   finding.fix_python = advice.python;

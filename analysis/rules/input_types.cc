@@ -160,7 +160,7 @@ Verdict CheckWideInput(const AnalysisContext& m) {
       ".to(torch::kFloat) and normalise on the device";
   finding.fix_python =
       "send uint8 (PILToTensor instead of ToTensor), then .float().div_(255) "
-      "and normalise on the GPU, inside the compiled model";
+      "and normalise on the GPU";
   finding.wrong_if =
       "the input is real-valued, such as depth, audio or embeddings";
   return Fire(std::move(finding), std::move(edit), bound);

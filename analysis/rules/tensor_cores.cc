@@ -249,8 +249,11 @@ Verdict CheckTensorCoresIdle(const AnalysisContext& m) {
   const double saved_by_others = change.saved_ns - saved_by_products;
   if (saved_by_others >= kShortNs) {
     finding.evidence +=
-        " In 16 bits, products and convolutions save " +
-        Milliseconds(saved_by_products * 1e-6) +
+        " In 16 bits, products and convolutions " +
+        (simt && tf32 >= kShortNs ? "(also those in TF32, which take " +
+                                        Milliseconds(tf32 * 1e-6) + ") "
+                                  : std::string()) +
+        "save " + Milliseconds(saved_by_products * 1e-6) +
         ", and elementwise, normalising and copying kernels, which then move "
         "half the bytes, " +
         Milliseconds(saved_by_others * 1e-6) + " of " +

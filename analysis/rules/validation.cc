@@ -142,7 +142,7 @@ bool Recomputes(const AnalysisContext& m) {
 // True if there are several steady steps and each contains some of `ops`. No
 // program validates that often, so they are not validation.
 bool InEveryStep(const AnalysisContext& m, const std::vector<RowId>& ops) {
-  constexpr size_t kSeveral = 4;
+  constexpr size_t kSeveral = 2;
   std::vector<bool> has(m.steps.windows.size() + 1);
   for (RowId row : ops) {
     has[SteadyStepAt(m.steps, m.trace.ops()[row].begin_ns)] = true;
@@ -229,7 +229,8 @@ Finding TrainModeFinding(const AnalysisContext& m, const TrainMode& found) {
                    static_cast<double>(m.steps.windows.size())) +
       " per step on the host";
   finding.fix_cpp = "model->eval(); c10::InferenceMode guard;  // then train()";
-  finding.fix_python = "model.eval(); with torch.inference_mode(): ...";
+  finding.fix_python =
+      "model.eval() and torch.inference_mode() around it, then model.train()";
   finding.wrong_if =
       "this is Monte Carlo dropout, or the pass gathers batch norm statistics";
   return finding;

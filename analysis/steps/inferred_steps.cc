@@ -4,9 +4,11 @@
 #include <array>
 #include <cctype>
 #include <map>
+#include <span>
 #include <string_view>
 #include <utility>
 
+#include "ops/contains.h"
 #include "ops/host_memory.h"
 #include "steps/repeated_work.h"
 
@@ -26,6 +28,10 @@ constexpr double kWholeRepeat = 0.8;
 // Share of the steps that must begin with something new: a batch, an upload or
 // a backward pass.
 constexpr double kMinFreshFrac = 0.9;
+// The most updates of a step in which several optimizers take turns: a GAN's
+// critic is updated five times for each update of the generator (Arjovsky et
+// al. 2017, "Wasserstein GAN").
+constexpr size_t kMostUpdates = 6;
 
 // "Iteration 17" and "iteration 18" are two occurrences of one range.
 std::string WithoutNumbers(std::string_view name) {
@@ -52,10 +58,8 @@ bool NamesStep(std::string_view name) {
   });
 }
 
-// When the thread gets a batch, uploads something or runs a backward node:
-// signs that a new step has begun. Sorted. A layer repeats like a step does,
-// but nothing new arrives at each of its calls.
-std::vector<int64_t> StepStartTimes(const Trace& trace, RowId thread) {
+// When the thread gets a batch or something is uploaded. Not sorted.
+std::vector<int64_t> Deliveries(const Trace& trace, RowId thread) {
   std::vector<int64_t> times;
   for (const Range& range : trace.ranges()) {
     if (range.kind == RangeKind::kLoader && range.thread == thread) {
@@ -66,6 +70,13 @@ std::vector<int64_t> StepStartTimes(const Trace& trace, RowId thread) {
     if (!IsHostMemory(copy.source) || copy.call == kNone) continue;
     times.push_back(trace.runtime_calls()[copy.call].begin_ns);
   }
+  return times;
+}
+
+// Deliveries and backward nodes: signs that a new step has begun. Sorted. A
+// layer repeats like a step does, but nothing new arrives at each of its calls.
+std::vector<int64_t> StepStartTimes(const Trace& trace, RowId thread) {
+  std::vector<int64_t> times = Deliveries(trace, thread);
   for (const Op& op : trace.ops()) {
     if (op.kind == OpKind::kBackward) times.push_back(op.begin_ns);
   }
@@ -222,35 +233,124 @@ InferredSteps BetweenRanges(const Trace& trace, RowId thread) {
   return best;
 }
 
-// Returns the steps between the ends of optimizer updates. An update ends a
-// step in every training loop, even in one that accumulates gradients over
-// several backward passes. Updates without a backward pass between them belong
-// to one step, because a model may have several optimizers.
-InferredSteps BetweenUpdates(const Trace& trace, RowId thread) {
-  std::vector<Span> updates;
+// Ops with which programs make or choose the samples of a step.
+bool MakesSamples(std::string_view name) {
+  return IsAnyOf(name, {"aten::from_blob", "aten::index", "aten::index_select",
+                        "aten::multinomial", "aten::rand", "aten::randint",
+                        "aten::randn", "aten::randperm"});
+}
+
+// Returns the times at which a pass may begin: the thread gets a batch, makes,
+// chooses or uploads samples, or runs an op of the model. Sorted.
+std::vector<int64_t> PassStarts(const Trace& trace, const OpTree& tree,
+                                RowId thread) {
+  std::vector<int64_t> times = Deliveries(trace, thread);
+  const std::span<const Op> ops = trace.ops();
+  RowId outermost = kNone;
+  for (RowId row : tree.of_thread(thread)) {
+    if (tree.in_backward(row)) continue;
+    const std::string_view name = trace.name(ops[row].name);
+    if (ops[row].parent == kNone) {
+      // An op that records autograd nodes raises the sequence number of the
+      // next one.
+      if (outermost != kNone && ops[outermost].sequence >= 0 &&
+          ops[row].sequence > ops[outermost].sequence) {
+        times.push_back(ops[outermost].begin_ns);
+      }
+      outermost = row;
+    }
+    if (tree.traits(row).matmul || MakesSamples(name) ||
+        name.starts_with("aten::embedding")) {
+      times.push_back(ops[outermost == kNone ? row : outermost].begin_ns);
+    }
+  }
+  std::ranges::sort(times);
+  return times;
+}
+
+// Programs with several optimizers, such as a GAN, update in turns. Returns the
+// number of updates after which the backward passes repeat: the smallest such
+// number, if the passes before the updates of one turn differ in their number
+// of nodes; otherwise 1.
+size_t UpdatesPerTurn(const std::vector<int64_t>& nodes) {
+  for (size_t turn = 1; turn <= kMostUpdates && 2 * turn <= nodes.size();
+       ++turn) {
+    size_t same = 0;
+    for (size_t i = turn; i < nodes.size(); ++i) {
+      same += nodes[i] == nodes[i - turn];
+    }
+    const size_t compared = nodes.size() - turn;
+    if (static_cast<double>(same) >=
+        kMinFreshFrac * static_cast<double>(compared)) {
+      return turn;
+    }
+  }
+  return 1;
+}
+
+// Returns the thread's updates in time order. Updates without a backward pass
+// between them are joined, because a model may have several optimizers, and so
+// are those that take turns.
+std::vector<Span> UpdatesOf(const Trace& trace, RowId thread) {
+  std::vector<Span> single;
   for (const Range& range : trace.ranges()) {
     if (range.kind == RangeKind::kOptimizer && range.thread == thread &&
         trace.name(range.name).starts_with("Optimizer.step")) {
-      updates.push_back({range.begin_ns, range.end_ns});
+      single.push_back({range.begin_ns, range.end_ns});
     }
   }
-  std::ranges::sort(updates, {}, &Span::end_ns);
+  std::ranges::sort(single, {}, &Span::end_ns);
   std::vector<int64_t> backward;
   for (const Op& op : trace.ops()) {
     if (op.kind == OpKind::kBackward) backward.push_back(op.begin_ns);
   }
-  const auto backward_between = [&](int64_t from, int64_t to) {
-    const auto it = std::ranges::lower_bound(backward, from);
-    return it != backward.end() && *it < to;
-  };
-  std::vector<int64_t> ends;
-  for (const Span& update : updates) {
-    if (!ends.empty() && !backward.empty() &&
-        !backward_between(ends.back(), update.begin_ns)) {
-      ends.back() = update.end_ns;
-    } else {
-      ends.push_back(update.end_ns);
+  std::vector<Span> updates;
+  std::vector<int64_t> nodes;  // backward ops before each of them
+  auto before = backward.begin();
+  for (const Span& update : single) {
+    const auto to = std::lower_bound(before, backward.end(), update.begin_ns);
+    if (!updates.empty() && !backward.empty() && to == before) {
+      updates.back().end_ns = std::max(updates.back().end_ns, update.end_ns);
+    } else if (updates.empty() || update.end_ns > updates.back().end_ns) {
+      updates.push_back(update);
+      nodes.push_back(to - before);
     }
+    before = to;
+  }
+  // What comes before the first update may be cut.
+  if (!nodes.empty()) nodes.erase(nodes.begin());
+  const size_t turn = UpdatesPerTurn(nodes);
+  std::vector<Span> turns;
+  for (size_t i = turn; i <= updates.size(); i += turn) {
+    turns.push_back({updates[i - turn].begin_ns, updates[i - 1].end_ns});
+  }
+  return turns;
+}
+
+// Returns the steps from one batch to the next. An update ends a pass in every
+// training loop, even in one that accumulates gradients over several backward
+// passes. What follows it, such as a metric, belongs to the same step, until a
+// sign that the next one has begun.
+InferredSteps BetweenUpdates(const Trace& trace, const OpTree& tree,
+                             RowId thread) {
+  const std::vector<Span> updates = UpdatesOf(trace, thread);
+  if (updates.size() < 2) return {};
+  const std::vector<int64_t> starts = PassStarts(trace, tree, thread);
+  std::vector<int64_t> ends;
+  std::vector<double> after;  // ns from the update to the end of its step
+  for (size_t i = 0; i < updates.size(); ++i) {
+    const auto next = std::ranges::lower_bound(starts, updates[i].end_ns);
+    const bool is_last = i + 1 == updates.size();
+    int64_t end = updates[i].end_ns;
+    if (next != starts.end() && (is_last || *next < updates[i + 1].end_ns)) {
+      end = *next;
+    } else if (is_last) {
+      // The recording ends here, perhaps before the step does.
+      end = std::min(end + static_cast<int64_t>(Median(after)),
+                     ThreadSpan(trace, thread).end_ns);
+    }
+    ends.push_back(std::max(end, updates[i].end_ns));
+    after.push_back(static_cast<double>(end - updates[i].end_ns));
   }
   InferredSteps steps;
   for (size_t i = 1; i < ends.size(); ++i) {
@@ -259,14 +359,14 @@ InferredSteps BetweenUpdates(const Trace& trace, RowId thread) {
         {.host = {ends[i - 1], ends[i]},
          .number = static_cast<int64_t>(steps.windows.size())});
   }
-  steps.step_source = "the ends of Optimizer.step";
+  steps.step_source = "the updates of the optimizer";
   return steps;
 }
 
 }  // namespace
 
 InferredSteps InferSteps(const Trace& trace, const OpTree& tree, RowId thread) {
-  InferredSteps steps = BetweenUpdates(trace, thread);
+  InferredSteps steps = BetweenUpdates(trace, tree, thread);
   if (steps.windows.empty()) steps = BetweenRanges(trace, thread);
   if (steps.windows.empty()) {
     RepeatedWork repeated = FindRepeatedWork(trace, tree, thread);

@@ -51,7 +51,51 @@ TEST(InferredStepsTest, UpdatesWithoutABackwardPassBetweenAreOne) {
   const InferredSteps steps = Infer(text);
   ASSERT_EQ(steps.windows.size(), 2u);
   EXPECT_EQ(steps.windows[0].host, (Span{60, 160}));
-  EXPECT_EQ(steps.step_source, "the ends of Optimizer.step");
+  EXPECT_EQ(steps.step_source, "the updates of the optimizer");
+}
+
+// What follows an update belongs to its step, until the next one begins.
+TEST(InferredStepsTest, AStepLastsUntilTheNextOneGetsItsBatch) {
+  const auto steps = [](const std::string& first_op) {
+    std::string text;
+    for (int i = 0; i < 4; ++i) {
+      const int at = 100 * i;
+      text += Op(at, at + 10, first_op);
+      text += Op(at + 10, at + 20,
+                 "sequence=" + std::to_string(i) + " aten::linear");
+      text += Op(at + 20, at + 30,
+                 "sequence=" + std::to_string(i + 1) + " aten::relu");
+      text += Op(at + 30, at + 40, "kind=backward MmBackward0");
+      text += Range(at + 40, at + 60, "kind=optimizer Optimizer.step#SGD.step");
+      text += Op(at + 60, at + 90, "aten::mul_");
+    }
+    return Infer(text).windows;
+  };
+  ASSERT_EQ(steps("aten::index_select").size(), 3u);
+  EXPECT_EQ(steps("aten::index_select")[0].host, (Span{100, 200}));
+  // The end of the last step: as long after its update as in the others.
+  EXPECT_EQ(steps("aten::index_select")[2].host, (Span{300, 390}));
+  // Nothing tells that this prepares the next batch.
+  EXPECT_EQ(steps("aten::sort")[0].host, (Span{110, 210}));
+}
+
+TEST(InferredStepsTest, OptimizersThatTakeTurnsUpdateInOneStep) {
+  const auto windows = [](int generator_nodes) {
+    std::string text;
+    int at = 0;
+    for (int i = 0; i < 8; ++i) {
+      for (int node = 0; node < (i % 2 == 0 ? 2 : generator_nodes); ++node) {
+        text += Op(at, at + 10, "kind=backward MmBackward0");
+        at += 10;
+      }
+      text += Range(at, at + 10, "kind=optimizer Optimizer.step#Adam.step");
+      at += 10;
+    }
+    return Infer(text).windows.size();
+  };
+  EXPECT_EQ(windows(5), 3u);
+  // One optimizer, or two that cannot be told apart.
+  EXPECT_EQ(windows(2), 7u);
 }
 
 TEST(InferredStepsTest, ARepeatedAnnotationNamedLikeAStepMarksThem) {

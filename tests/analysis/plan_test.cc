@@ -1,3 +1,5 @@
+#include "engine/plan.h"
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <stepscope/analysis.h>
@@ -6,6 +8,7 @@
 #include <string>
 
 #include "analysis/rules/rule_testing.h"
+#include "context/analysis_context.h"
 #include "support/cpu_loop.h"
 #include "support/gpu_loop.h"
 #include "support/program_simulator.h"
@@ -50,6 +53,35 @@ TEST(PlanTest, CombinesChangesThatHelpEachOther) {
   EXPECT_DOUBLE_EQ(report.plan.after_each_ms[1], report.plan.step_after_ms);
   EXPECT_LE(report.plan.low_ms, report.plan.step_after_ms);
   EXPECT_GE(report.plan.high_ms, report.plan.step_after_ms);
+}
+
+// Replay cannot make a change of which only a bound is known, so it does not
+// tell what another one gains after it.
+TEST(PlanTest, LeavesOutWhatGainsAfterABound) {
+  const ProgramRun run = RunGpuLoop(
+      "repeat 50 { op aten::mm 12us { kernel gemm 200us } }\n"
+      "sync device\n",
+      {.steps = 6});
+  const AnalysisContext context(run.ranks[0]);
+  ASSERT_TRUE(context.replay.check().valid) << context.replay.check().why_not;
+  SizedFinding owner, general;
+  owner.finding.id = "broadcast-contraction";
+  owner.finding.gain_kind = GainKind::kBound;
+  owner.finding.gain.expected_ms = 4;
+  general.finding.id = "unfused-pointwise";
+  general.finding.severity = FindingSeverity::kHigh;
+  general.finding.gain_kind = GainKind::kPredicted;
+  general.finding.gain.expected_ms = 1;
+  Edit edit;
+  for (RowId row = 0; row < run.ranks[0].kernels().size(); ++row) {
+    edit.scales.push_back({{ActivityTable::kKernel, row}, 0.5});
+  }
+  general.edits = {edit};
+  std::vector<SizedFinding> found = {owner, general};
+  EXPECT_EQ(MakePlan(context, found).ids,
+            std::vector<std::string>{"unfused-pointwise"});
+  found[1].after = owner.finding.id;
+  EXPECT_TRUE(MakePlan(context, found).ids.empty());
 }
 
 TEST(PlanTest, IsEmptyForAHealthyRun) {

@@ -52,8 +52,9 @@ class GpuText {
     now_ += Ns(us);
   }
 
-  void Kernel(double us, std::string_view name) {
-    const int64_t begin = Launch("cudaLaunchKernel");
+  void Kernel(double us, std::string_view name,
+              std::string_view call = "cudaLaunchKernel") {
+    const int64_t begin = Launch(call);
     Device("kernel", begin, us, "", name);
   }
   // Adds a copy whose call returns at once.
@@ -62,10 +63,11 @@ class GpuText {
     const int64_t begin = Launch("cudaMemcpyAsync");
     Device("copy", begin, us, Kinds(from, to, bytes), "Memcpy");
   }
-  // Adds a copy whose call returns when the copy is done.
+  // Adds a copy whose call returns when the copy is done. `before_us`: the
+  // least time from the start of the call to that of the copy.
   void BlockingCopy(double us, std::string_view from, std::string_view to,
-                    int64_t bytes) {
-    const int64_t begin = std::max(now_ + Ns(5), free_[stream_]);
+                    int64_t bytes, double before_us = 5) {
+    const int64_t begin = std::max(now_ + Ns(before_us), free_[stream_]);
     const int64_t call = now_;
     ++correlation_;
     Device("copy", begin, us, Kinds(from, to, bytes), "Memcpy");

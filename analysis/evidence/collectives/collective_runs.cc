@@ -43,7 +43,9 @@ std::vector<std::vector<size_t>> RunsOf(const AnalysisContext& m,
     // size.
     if (one.kernel != kNone && one.bytes < 0 && one.step != kNoStep &&
         std::ranges::binary_search(m.steps.steady, one.step) &&
-        (gradients || !one.gradient) && !FeedsANode(m, one)) {
+        (gradients || !one.gradient) && !FeedsANode(m, one) &&
+        // What runs between the nodes of a graph is not known.
+        !InGraph(m.trace, {ActivityTable::kKernel, one.kernel})) {
       order.push_back(i);
     }
   }

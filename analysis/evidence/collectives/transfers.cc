@@ -112,9 +112,8 @@ std::string TransferOrWait(const AnalysisContext& m) {
   }
   return " At the best rate of this recording (" + Number(bandwidth * 1e-9) +
          " GB/s over the bus), transfers explain " +
-         Milliseconds(*moving * 1e-6) +
-         " of that. The rest is waiting for other ranks or slower transfers; "
-         "analyze the traces of all ranks together to see which." +
+         Milliseconds(*moving * 1e-6) + " of that." +
+         std::string(kRestIsUnknown) +
          (m.has_gpu && bandwidth < kSlowLinkRate
               ? " This rate is slow for GPUs: check how they are connected "
                 "(NCCL_DEBUG=INFO prints it) and whether some ranks are always "

@@ -7,6 +7,7 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <string_view>
 
 #include "context/analysis_context.h"
 #include "device/collectives.h"
@@ -46,6 +47,11 @@ struct FirstReduces {
 // others in most passes, this rank waits there for ranks that arrive later.
 // nullopt if not, or if sizes are known, which tell more.
 std::optional<FirstReduces> WaitsAtTheFirst(const AnalysisContext& m);
+
+// Ends what TransferOrWait() returns if the sizes tell the transfers' part.
+inline constexpr std::string_view kRestIsUnknown =
+    " The rest is waiting for other ranks or slower transfers; analyze the "
+    "traces of all ranks together to see which.";
 
 // Returns a sentence that splits the exposed time into moving the bytes and the
 // rest.

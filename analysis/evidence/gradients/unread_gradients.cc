@@ -412,17 +412,17 @@ std::optional<size_t> CountUpdates(const AnalysisContext& m, int64_t from_ns,
                                    const Span& step, size_t gradients) {
   constexpr std::string_view kOfLists[] = {"aten::cat", "aten::stack",
                                            "aten::concat"};
-  const auto in_step = std::ranges::find_if(
-      m.parts.optimizer.spans,
-      [&](const Span& span) { return span.begin_ns >= from_ns; });
-  if (in_step == m.parts.optimizer.spans.end() ||
-      in_step->end_ns > step.end_ns) {
-    return std::nullopt;
+  std::vector<Span> in_step;  // of all optimizers
+  for (const Span& span : m.parts.optimizer.spans) {
+    if (span.begin_ns < from_ns || span.begin_ns >= step.end_ns) continue;
+    if (span.end_ns > step.end_ns) return std::nullopt;
+    in_step.push_back(span);
   }
-  std::map<NameId, size_t> updates;
+  if (in_step.empty()) return std::nullopt;
+  std::vector<std::map<NameId, size_t>> updates(in_step.size());
   size_t calls = 0;
   for (RowId row :
-       m.tree.of_thread(m.steps.thread, {from_ns, in_step->end_ns})) {
+       m.tree.of_thread(m.steps.thread, {from_ns, in_step.back().end_ns})) {
     const Op& op = m.trace.ops()[row];
     const std::string_view name = m.trace.name(op.name);
     if (IsListUpdate(name) || std::ranges::count(kOfLists, name) > 0) {
@@ -430,17 +430,24 @@ std::optional<size_t> CountUpdates(const AnalysisContext& m, int64_t from_ns,
     }
     if (op.parent != kNone || m.tree.in_backward(row)) continue;
     ++calls;
-    if (op.begin_ns >= in_step->begin_ns && name.ends_with('_') &&
-        m.tree.traits(row).update) {
-      ++updates[op.name];
+    if (!name.ends_with('_') || !m.tree.traits(row).update) continue;
+    for (size_t i = 0; i < in_step.size(); ++i) {
+      const Span& span = in_step[i];
+      updates[i][op.name] +=
+          op.begin_ns >= span.begin_ns && op.begin_ns < span.end_ns;
     }
   }
-  if (updates.empty() || calls >= gradients || RunsOwnKernels(m, *in_step)) {
-    return std::nullopt;
+  if (calls >= gradients) return std::nullopt;
+  size_t count = 0;
+  for (size_t i = 0; i < in_step.size(); ++i) {
+    if (updates[i].empty() || RunsOwnKernels(m, in_step[i])) {
+      return std::nullopt;
+    }
+    count += std::ranges::min_element(updates[i], {}, [](const auto& one) {
+               return one.second;
+             })->second;
   }
-  return std::ranges::min_element(updates, {},
-                                  [](const auto& one) { return one.second; })
-      ->second;
+  return count;
 }
 
 // Marks gradients as unread where each step has one pass and an optimizer whose

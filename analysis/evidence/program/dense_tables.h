@@ -43,4 +43,15 @@ DenseTables FindDenseTables(
     const AnalysisContext& context,
     const std::function<bool(const DenseTable&)>& accept);
 
+// The same for CPU-only recordings without sizes, told by time: filling the
+// gradient with zeros takes half as long as adding the rows that were looked
+// up, or longer. Leaves `tables` empty. Assumes that the tables are the
+// parameters whose updates take longest. Empty if the engine adds up gradients
+// that may be of tied tables.
+struct UnsizedTables {
+  DenseTables found = {};
+  double count = 0;  // of such gradients per steady step
+};
+UnsizedTables FindUnsizedTables(const AnalysisContext& context);
+
 }  // namespace stepscope

@@ -8,6 +8,7 @@
 #include <span>
 #include <utility>
 
+#include "device/gaps.h"
 #include "evidence/call_site.h"
 #include "evidence/stalls/state_reads.h"
 #include "steps/optimizer_spans.h"
@@ -139,6 +140,47 @@ bool MayBeTheFramework(const AnalysisContext& m, const Segment& pause,
          IsInOptimizer(m, pause);
 }
 
+// An op of the host that takes this long fills some 10 MB or more, which the
+// system takes back page by page once a later tensor replaces it.
+constexpr int64_t kFillsMuchNs = 1'000'000;
+
+// How many ops may have filled what a pause frees. Our own choice.
+constexpr int kFillers = 4;
+
+// Tells pauses of a run with a GPU in which large tensors of the host may be
+// freed: right after ops that compute in the host's memory for at least as
+// long. Freeing takes no longer than filling. The rule host-compute is about
+// such ops.
+class Freeing {
+ public:
+  explicit Freeing(const AnalysisContext& context)
+      : m_(context), calls_device_(context.trace.ops().size()) {
+    for (const RuntimeCall& call : m_.trace.runtime_calls()) {
+      for (RowId op = call.op; op != kNone && !calls_device_[op];
+           op = m_.trace.ops()[op].parent) {
+        calls_device_[op] = true;
+      }
+    }
+  }
+
+  bool operator()(const Segment& pause) const {
+    int64_t filling_ns = 0, time_ns = pause.begin_ns;
+    for (int i = 0; i < kFillers; ++i) {
+      const RowId before = OpBefore(m_, time_ns);
+      if (before == kNone || calls_device_[before]) return false;
+      const Op& op = m_.trace.ops()[before];
+      filling_ns += op.end_ns - op.begin_ns;
+      if (filling_ns >= std::max(kFillsMuchNs, pause.length())) return true;
+      time_ns = op.begin_ns;
+    }
+    return false;
+  }
+
+ private:
+  const AnalysisContext& m_;
+  std::vector<bool> calls_device_;  // by op
+};
+
 // Returns `own_ns` without the time in which the profiler records the Python
 // frames that begin in `pause`.
 double WithoutFrames(const AnalysisContext& m, const Segment& pause,
@@ -154,6 +196,7 @@ struct Pause {
   size_t step = 0;  // index of its timeline
   Segment segment = {};
   double ns = 0;     // outside the optimizer's calls
+  double idle = 1;   // the share of `segment` in which the GPU is idle
   NameId next = 0;   // the op after it; 0 if none
   size_t place = 0;  // how many ops of the step come before it
 };
@@ -190,7 +233,7 @@ void TakeMedians(size_t steps, std::vector<Pause>& pauses, OwnCode& code) {
     const double share = left[pause.next];
     if (share < 1 && pause.segment.length() >= kInterruptionNs) {
       code.interrupted_ns +=
-          pause.ns * (1 - share) / static_cast<double>(steps);
+          pause.idle * pause.ns * (1 - share) / static_cast<double>(steps);
       ++code.interruptions;
       places.insert(pause.place);
       if (pause.segment.length() > code.longest_interruption.length()) {
@@ -240,7 +283,10 @@ OwnCode MeasureOwnCode(const AnalysisContext& m, bool with_places) {
   std::optional<CallSites> sites;
   if (with_places) sites.emplace(m.trace);
   const double steps = static_cast<double>(m.steps.steady.size());
-  double all_ns = 0;
+  const std::vector<Span> idle =
+      m.has_gpu ? Merge(IdleSpans(m.waits.idle)) : std::vector<Span>();
+  std::optional<Freeing> frees;
+  if (m.has_gpu) frees.emplace(m);
   std::vector<double> by_step;
   std::vector<Pause> pauses;
   std::vector<std::vector<Segment>> made;
@@ -251,24 +297,31 @@ OwnCode MeasureOwnCode(const AnalysisContext& m, bool with_places) {
     for (const Segment& segment : timeline) {
       if (segment.cause != Cause::kHostCode) continue;
       const auto whole_ns = static_cast<double>(segment.length());
-      all_ns += whole_ns;
-      if (MayBeTheFramework(m, segment, segment.length())) continue;
+      if (MayBeTheFramework(m, segment, segment.length()) ||
+          (frees && (*frees)(segment))) {
+        continue;
+      }
       if (LengthIn(saving, {segment.begin_ns, segment.end_ns}) > 0) {
         if (!m.has_gpu) code.saving_ns += whole_ns / steps;
         continue;
       }
+      const double idle_share =
+          m.has_gpu ? static_cast<double>(
+                          LengthIn(idle, {segment.begin_ns, segment.end_ns})) /
+                          whole_ns
+                    : 1;
       const int64_t own_ns =
           segment.length() -
           LengthIn(optimizer, {segment.begin_ns, segment.end_ns});
       if (MayBeTheFramework(m, segment, own_ns)) {
-        code.optimizer_delay_ns += whole_ns / steps;
+        code.optimizer_delay_ns += idle_share * whole_ns / steps;
         continue;
       }
       code.optimizer_delay_ns +=
-          (whole_ns - static_cast<double>(own_ns)) / steps;
+          idle_share * (whole_ns - static_cast<double>(own_ns)) / steps;
       const double ns = WithoutFrames(m, segment, own_ns);
       const RowId next = OpAfter(m, segment.end_ns);
-      pauses.push_back({step, segment, ns,
+      pauses.push_back({step, segment, ns, idle_share,
                         next == kNone ? 0 : m.trace.ops()[next].name,
                         FirstOpFrom(m, segment.end_ns) -
                             FirstOpFrom(m, timeline.front().begin_ns)});
@@ -279,6 +332,7 @@ OwnCode MeasureOwnCode(const AnalysisContext& m, bool with_places) {
   for (const Pause& pause : pauses) {
     by_step[pause.step] += pause.ns;
     code.ns += pause.ns / steps;
+    code.delay_ns += pause.idle * pause.ns / steps;
     code.pauses += 1 / steps;
     if (!sites) continue;
     std::string name = PlaceOf(m, *sites, pause.segment);
@@ -290,14 +344,6 @@ OwnCode MeasureOwnCode(const AnalysisContext& m, bool with_places) {
     }
   }
   for (double own : by_step) code.steps_frac += (own >= code.ns / 2) / steps;
-  code.delay_ns = code.ns;
-  if (m.has_gpu) {
-    const double idle =
-        all_ns > 0 ? m.MeanNs(Cause::kHostCode) * steps / all_ns : 0;
-    code.delay_ns = code.ns * idle;
-    code.optimizer_delay_ns *= idle;
-    code.interrupted_ns *= idle;
-  }
   for (auto& [name, place] : places) code.places.push_back(std::move(place));
   std::ranges::stable_sort(code.places, std::greater(), &OwnCodePlace::ns);
   return code;

@@ -28,8 +28,8 @@ struct OwnCode {
   // to another program that took the core.
   double ns = 0;
   double pauses = 0;
-  // On a run with a GPU: the part of `ns` in which the GPU is idle, estimated
-  // from the idle share of all code between ops. Otherwise equal to `ns`.
+  // On a run with a GPU: the part of `ns` in which the GPU is idle. Otherwise
+  // equal to `ns`.
   double delay_ns = 0;
   // The same for pauses inside the optimizer's zero_grad and step in which it
   // does not prepare an update.

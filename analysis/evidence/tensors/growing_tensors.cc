@@ -27,15 +27,30 @@ struct Chain {
   double part = 0;                 // of the last call
 };
 
+// Returns the only axis along which the sizes of `parts` differ. Files of torch
+// before 2.1 do not tell the axis itself.
+std::optional<size_t> AxisThatDiffers(const std::vector<Argument>& parts) {
+  std::optional<size_t> axis;
+  for (const Argument& part : parts) {
+    if (part.dims.size() != parts[0].dims.size()) return {};
+    for (size_t i = 0; i < part.dims.size(); ++i) {
+      if (part.dims[i] == parts[0].dims[i]) continue;
+      if (axis && *axis != i) return {};
+      axis = i;
+    }
+  }
+  return axis;
+}
+
 // True if `row` appends something to a larger tensor.
 bool Joins(const Trace& trace, RowId row, Chain& one) {
   const auto& arguments = trace.op_inputs()[trace.ops()[row].inputs].arguments;
-  if (arguments.size() < 2 || arguments[0].elements.size() < 2) return false;
+  if (arguments.empty() || arguments[0].elements.size() < 2) return false;
   const std::vector<Argument>& parts = arguments[0].elements;
   one.takes = one.first = one.makes = parts[0].dims;
   one.type = parts[0].type;
-  const std::optional<size_t> axis =
-      DimArgument(trace, row, 1, one.takes.size(), 0);
+  std::optional<size_t> axis = AxisThatDiffers(parts);
+  if (!axis) axis = DimArgument(trace, row, 1, one.takes.size(), 0);
   if (!axis) return false;
   for (size_t i = 1; i < parts.size(); ++i) {
     if (parts[i].dims.size() != one.takes.size()) return false;

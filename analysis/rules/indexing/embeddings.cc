@@ -169,9 +169,83 @@ std::string RowsInWords(const std::vector<DenseTable>& tables) {
          Percent(lookups / rows) + ")";
 }
 
+// How to make and update the gradients of single rows.
+void SaySparse(const AnalysisContext& m, bool reduced, Finding& finding) {
+  finding.fix_cpp =
+      "torch::nn::EmbeddingOptions(rows, width).sparse(true) (or "
+      "EmbeddingBagOptions), with an optimizer of its own for the tables: "
+      "torch::optim::SGD without momentum, or Adagrad; both without weight "
+      "decay";
+  finding.fix_python =
+      "nn.Embedding(..., sparse=True) (or EmbeddingBag), with an optimizer of "
+      "its own for the tables: SparseAdam, Adagrad, or SGD without momentum, "
+      "which makes dense state; all without weight_decay. SparseAdam updates "
+      "the moments of a row only when it is looked up, so training differs "
+      "from Adam's";
+  if (m.has_gpu) {
+    finding.fix_python +=
+        "; or TorchRec or FBGEMM tables, which update their rows in backward";
+  }
+  if (reduced) {
+    finding.fix_python += "; TorchRec also divides them among the ranks";
+  }
+  finding.wrong_if =
+      "momentum, weight decay, clipping by the norm or an all-reduce with NCCL "
+      "has to see the gradients of all rows";
+}
+
+// Names the line of the lookup whose gradient `backward` makes.
+std::string PlaceOfLookup(const AnalysisContext& m, RowId backward) {
+  const RowId node = NodeAround(m.trace, backward);
+  if (node == kNone || m.trace.ops()[node].forward == kNone) return "";
+  const RowId forward = m.trace.ops()[node].forward;
+  const Op& op = m.trace.ops()[forward];
+  return CallSites(m.trace).Source(op.thread, op.begin_ns, forward);
+}
+
+Verdict CheckWithoutSizes(const AnalysisContext& m) {
+  const UnsizedTables unsized = FindUnsizedTables(m);
+  const DenseTables& found = unsized.found;
+  if (found.backward.empty()) {
+    return Skip("the sizes of tensors were not recorded (record_shapes)");
+  }
+  const double backward_ns = ShortenOps(m, found.backward, kChange).ns;
+  ShortenedOps all = ShortenOps(m, AllOps(found), kChange);
+  const RowId first = found.backward.front().op;
+  const Op& op = m.trace.ops()[first];
+  Finding finding;
+  finding.confidence = Confidence::kHint;
+  finding.examples.push_back(
+      {m.steps.windows[SteadyStepAt(m.steps, op.begin_ns)].number, op.begin_ns,
+       op.end_ns, std::string(m.trace.name(op.name))});
+  finding.where = PlaceOfLookup(m, first);
+  finding.evidence =
+      "Backward makes gradients of whole embedding tables (" +
+      MeanCount(unsized.count, "table") +
+      " per step): to judge by the time that filling them with zeros takes, "
+      "they have many times as many rows as a step looks up. That takes " +
+      Milliseconds(backward_ns * 1e-6) + " of the " +
+      Milliseconds(m.step_ns() * 1e-6) +
+      " step, and the longest updates, as many as there are such tables, "
+      "another " +
+      Milliseconds((all.ns - backward_ns) * 1e-6) +
+      (found.free_ns > 0 ? "; freeing the gradients takes " +
+                               Milliseconds(found.free_ns * 1e-6)
+                         : "") +
+      ". Sizes were not recorded.";
+  finding.assumption =
+      "at best: these updates are of the tables, and gradients and updates of "
+      "the rows that are looked up take no time";
+  SaySparse(m, false, finding);
+  finding.wrong_if += ", or the tables are small";
+  return Fire(Found{.finding = std::move(finding),
+                    .bound_ns = all.saved_ns + found.free_ns,
+                    .trials = {std::move(all.edit)}});
+}
+
 Verdict CheckDenseEmbeddingGradient(const AnalysisContext& m) {
   if (!m.trace.watched(Kind::kOpShapes) && m.trace.op_inputs().empty()) {
-    return Skip("the sizes of tensors were not recorded (record_shapes)");
+    return CheckWithoutSizes(m);
   }
   const DenseTables found = FindTables(m);
   if (found.tables.empty()) return Clean();
@@ -198,12 +272,7 @@ Verdict CheckDenseEmbeddingGradient(const AnalysisContext& m) {
   const size_t step = SteadyStepAt(m.steps, op.begin_ns);
   finding.examples.push_back({m.steps.windows[step].number, op.begin_ns,
                               op.end_ns, OpWithShapes(m.trace, first)});
-  const RowId node = NodeAround(m.trace, first);
-  if (node != kNone && m.trace.ops()[node].forward != kNone) {
-    const Op& forward = m.trace.ops()[m.trace.ops()[node].forward];
-    finding.where = CallSites(m.trace).Source(forward.thread, forward.begin_ns,
-                                              m.trace.ops()[node].forward);
-  }
+  finding.where = PlaceOfLookup(m, first);
   finding.evidence = "Backward makes gradients of whole embedding tables, " +
                      TablesInWords(m, found.tables) +
                      ", although a step looks up " + RowsInWords(found.tables) +
@@ -222,27 +291,7 @@ Verdict CheckDenseEmbeddingGradient(const AnalysisContext& m) {
   finding.assumption =
       "at best: gradients and updates of the rows that are looked up take " +
       (sparse_ns > 0 ? Milliseconds(sparse_ns * 1e-6) : "no time");
-  finding.fix_cpp =
-      "torch::nn::EmbeddingOptions(rows, width).sparse(true) (or "
-      "EmbeddingBagOptions), with an optimizer of its own for the tables: "
-      "torch::optim::SGD without momentum, or Adagrad; both without weight "
-      "decay";
-  finding.fix_python =
-      "nn.Embedding(..., sparse=True) (or EmbeddingBag), with an optimizer of "
-      "its own for the tables: SparseAdam, Adagrad, or SGD without momentum, "
-      "which makes dense state; all without weight_decay. SparseAdam updates "
-      "the moments of a row only when it is looked up, so training differs "
-      "from Adam's";
-  if (m.has_gpu) {
-    finding.fix_python +=
-        "; or TorchRec or FBGEMM tables, which update their rows in backward";
-  }
-  if (found.reduced) {
-    finding.fix_python += "; TorchRec also divides them among the ranks";
-  }
-  finding.wrong_if =
-      "momentum, weight decay, clipping by the norm or an all-reduce with NCCL "
-      "has to see the gradients of all rows";
+  SaySparse(m, found.reduced, finding);
   // Fire a bound, because tables are freed outside of ops and the replay cannot
   // shorten that. The replay only tells whether the rest gains anything.
   return Fire(Found{.finding = std::move(finding),
@@ -267,7 +316,8 @@ constexpr Rule kRules[] = {
                "gradients "
                "takes 1 % of the step more than sparse ones would. With "
                "fewer rows a sparse gradient, which is sorted and summed, "
-               "saves little",
+               "saves little. Without sizes, on a CPU, a hint: filling the "
+               "gradient takes half as long as the rest of the op or longer",
      .avoid = "another layer uses the table as well (a tied output layer), "
               "sparse gradients are not implemented (scale_grad_by_freq, bags "
               "by maximum), or sizes were not recorded",

@@ -76,7 +76,7 @@ Verdict CheckCollation(const AnalysisContext& m) {
   }
   finding.evidence =
       (collates ? std::string("Only the training thread decodes and collates "
-                              "samples. This takes ")
+                              "samples. ")
                 : std::string("Before the model runs, the training thread "
                               "prepares the batch, by ops that involve neither "
                               "weights nor gradients. ")) +
@@ -299,8 +299,7 @@ std::string LongestOpInWords(const AnalysisContext& m, double data_ns) {
   if (ns < kMostOfALoad * data_ns) return "";
   return " " + std::string(m.trace.name(longest->first)) + " alone takes " +
          Milliseconds(ns * 1e-6) + " of that (" +
-         MeanCount(static_cast<double>(longest->second.calls) / steps,
-                   "call") +
+         MeanCount(static_cast<double>(longest->second.calls) / steps, "call") +
          " per step): compute once what is the same for all samples.";
 }
 

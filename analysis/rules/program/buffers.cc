@@ -44,6 +44,13 @@ struct Slice {
   Dims part = {};
 };
 
+// A buffer to which rows are appended, before a slice drops as many.
+struct Join {
+  RowId row = kNone;
+  Dims buffer = {};
+  Dims made = {};
+};
+
 class Finder {
  public:
   explicit Finder(const AnalysisContext& context) : m_(context) {}
@@ -52,25 +59,29 @@ class Finder {
     std::vector<Shift> found;
     for (const ForwardStep& step : m_.forward) {
       std::vector<Slice> slices;  // of this step
+      std::vector<Join> joins;    // of this step
       int64_t filled_ns = 0;
       for (size_t i = 0; i < step.ops.size(); ++i) {
         const RowId row = step.ops[i];
         std::optional<Shift> shift;
         if (auto slice = SliceOf(row)) {
-          slices.push_back(*std::move(slice));
-        } else if (!slices.empty() && PlainNameOf(m_.trace, row) == "cat") {
+          shift = CutOf(row, *slice, joins);
+          if (!shift) slices.push_back(*std::move(slice));
+        } else if (PlainNameOf(m_.trace, row) == "cat") {
           shift = ShiftOf(row, slices);
+          if (!shift) AddJoin(row, joins);
         } else {
           shift = CopyWithRows(row);
         }
-        if (!shift || HasGradient(row)) continue;
+        if (!shift || HasGradient(shift->row)) continue;
         shift->step = step.step;
         if (i + 1 < step.ops.size()) {
-          const Op& op = m_.trace.ops()[row];
+          const Op& op = m_.trace.ops()[shift->row];
           filled_ns += op.end_ns - op.begin_ns;
-          shift->freed_ns = std::clamp<int64_t>(
-              m_.trace.ops()[step.ops[i + 1]].begin_ns - op.end_ns, 0,
-              filled_ns);
+          shift->freed_ns =
+              std::clamp<int64_t>(m_.trace.ops()[step.ops[i + 1]].begin_ns -
+                                      m_.trace.ops()[row].end_ns,
+                                  0, filled_ns);
         }
         found.push_back(*std::move(shift));
       }
@@ -116,6 +127,44 @@ class Finder {
         if (replaced > kMostReplaced) continue;
         return Shift{.row = row, .buffer = *made, .replaced = replaced};
       }
+    }
+    return {};
+  }
+
+  // Adds torch.cat of a buffer and fewer other rows.
+  void AddJoin(RowId row, std::vector<Join>& joins) const {
+    const RowId inputs = m_.trace.ops()[row].inputs;
+    const std::optional<Dims> made = ResultDims(m_.trace, row);
+    if (inputs == kNone || !made || made->empty() ||
+        DimArgument(m_.trace, row, 1, made->size(), 0) != 0) {
+      return;
+    }
+    for (const Argument& part :
+         m_.trace.op_inputs()[inputs].arguments.front().elements) {
+      if (!part.dims.empty() &&
+          static_cast<double>(part.dims[0]) >=
+              (1 - kMostReplaced) * static_cast<double>((*made)[0])) {
+        joins.push_back({.row = row, .buffer = part.dims, .made = *made});
+        return;
+      }
+    }
+  }
+
+  // Checks for a slice that leaves as many rows of one of `joins` as its buffer
+  // has.
+  std::optional<Shift> CutOf(RowId row, const Slice& slice,
+                             const std::vector<Join>& joins) const {
+    const RowId parent = m_.trace.ops()[row].parent;
+    for (const Join& join : joins) {
+      // torch.cat takes slices of its result, too.
+      if (parent == join.row || slice.from != join.made ||
+          slice.part != join.buffer) {
+        continue;
+      }
+      return Shift{.row = join.row,
+                   .buffer = join.buffer,
+                   .replaced = 1 - static_cast<double>(join.buffer[0]) /
+                                       static_cast<double>(join.made[0])};
     }
     return {};
   }

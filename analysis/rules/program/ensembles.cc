@@ -38,6 +38,8 @@ constexpr char kChange[] = "networks run at once";
 constexpr char kExperts[] = "experts run at once";
 // A loop with fewer experts costs little. Our own choice.
 constexpr size_t kLeastExperts = 8;
+// Code that takes less per step is not mentioned.
+constexpr double kShortNs = 100'000;
 
 // Consecutive equal chains of ops, in one step.
 struct Ensemble {
@@ -59,9 +61,10 @@ class Finder {
       for (RowId row : step.ops) {
         if (!m_.tree.traits(row).bookkeeping) ops.push_back(row);
       }
+      std::vector<Run> tried(kLongestMember + 1);  // by period
       for (size_t i = 0; i < ops.size(); ++i) {
         if (WeightArgument(m_.trace, ops[i]) == 0) continue;
-        std::optional<Ensemble> one = EnsembleAt(ops, i);
+        std::optional<Ensemble> one = EnsembleAt(ops, i, tried);
         if (!one) continue;
         i += one->ops.size() - 1;
         one->step = step.step;
@@ -72,6 +75,12 @@ class Finder {
   }
 
  private:
+  // Ops that repeat with one period. Chains that start a period later are the
+  // same without the first one, so only starts in the first period are tried.
+  struct Run {
+    size_t begin = 0, end = 0;
+  };
+
   bool Same(RowId a, RowId b) const {
     const Op &one = m_.trace.ops()[a], &other = m_.trace.ops()[b];
     return one.name == other.name && one.inputs == other.inputs &&
@@ -79,15 +88,26 @@ class Finder {
   }
 
   // Returns the longest series of equal chains that starts with ops[first].
-  std::optional<Ensemble> EnsembleAt(std::span<const RowId> ops, size_t first) {
+  // `tried`: see Run.
+  std::optional<Ensemble> EnsembleAt(std::span<const RowId> ops, size_t first,
+                                     std::vector<Run>& tried) {
     // Any distance up to the longest member may be the period. Comparing one
     // pair of ops rules out most distances.
     const size_t most =
         std::min(kLongestMember, (ops.size() - first) / kLeastMembers);
     for (size_t period = kLeastLayers; period <= most; ++period) {
       if (!Same(ops[first], ops[first + period])) continue;
-      size_t end = first + period;
-      while (end < ops.size() && Same(ops[end - period], ops[end])) ++end;
+      Run& run = tried[period];
+      if (first >= run.end) {
+        run = {.begin = first, .end = first + period};
+        while (run.end < ops.size() &&
+               Same(ops[run.end - period], ops[run.end])) {
+          ++run.end;
+        }
+      } else if (first >= run.begin + period) {
+        continue;
+      }
+      const size_t end = run.end;
       // Ops after the last layer of the last member may differ.
       size_t last_layer = period - 1;
       while (WeightArgument(m_.trace, ops[first + last_layer]) == 0) {
@@ -132,7 +152,6 @@ class Finder {
     const RowId first = chains.front();
     const size_t weight = WeightArgument(m_.trace, first);
     Ensemble one{.members = members,
-                 .ops = {chains.begin(), chains.end()},
                  .input = DimsOf(m_.trace, first, weight - 1)};
     const int64_t elements = ElementsIn(one.input);
     const bool picks = PicksInput(chains, period, one.input);
@@ -158,6 +177,7 @@ class Finder {
         one.members - 1) {
       return {};
     }
+    one.ops.assign(chains.begin(), chains.end());
     for (size_t i = 1; i < chains.size(); ++i) {
       one.code_ns += CodeNs(m_.trace, chains[i - 1], chains[i]);
     }
@@ -172,8 +192,10 @@ Verdict CheckNetworksOneByOne(const AnalysisContext& m) {
   const std::vector<Ensemble> found = Finder(m).Find();
   if (!RecursInMostSteps(m.steps, found)) return Clean();
   MergedCalls merged(m);
+  double code_ns = 0;  // per step
   for (const Ensemble& one : found) {
     const auto count = static_cast<double>(one.members);
+    code_ns += one.code_ns / static_cast<double>(m.steps.steady.size());
     merged.AddCode(one.code_ns, count);
     for (RowId row : one.ops) merged.Add(row, count);
   }
@@ -190,7 +212,11 @@ Verdict CheckNetworksOneByOne(const AnalysisContext& m) {
       InBrackets(largest.input) +
       ", run one after the other, each with weights of its own. With their "
       "backward passes, this takes " +
-      Milliseconds(sum.ns * 1e-6) + " per step.";
+      Milliseconds(sum.ns * 1e-6) + " per step" +
+      (code_ns >= kShortNs
+           ? ", and the code between their ops " + Milliseconds(code_ns * 1e-6)
+           : "") +
+      ".";
   finding.assumption =
       "at best: batched products run at the best rate of such products, and "
       "the code around the calls runs once";

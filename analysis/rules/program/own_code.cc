@@ -7,6 +7,7 @@
 
 #include "context/rule.h"
 #include "evidence/gradient_passes.h"
+#include "evidence/missing_rows.h"
 #include "steps/steady_steps.h"
 #include "words/quantities.h"
 
@@ -65,7 +66,7 @@ Verdict CheckPythonBetweenOps(const AnalysisContext& m) {
   // The pauses are part of this cause, so most recordings need no search for
   // them.
   if (m.MeanNs(Cause::kHostCode) < kShare * m.step_ns()) return Clean();
-  if (!m.trace.losses().empty()) {
+  if (MayLackOps(m.trace)) {
     return Skip("events were lost, and a pause may be where they are missing");
   }
   const OwnCode code = MeasureOwnCode(m, /*with_places=*/true);

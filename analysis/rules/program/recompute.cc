@@ -36,6 +36,9 @@ constexpr double kHeadroom = 1.1;
 constexpr char kChange[] = "fewer recomputed activations";
 // The autograd function of torch.utils.checkpoint with use_reentrant=False.
 constexpr char kKeepsInputs[] = "_NoopSaveInputs";
+// The autograd function of a region that torch.compile has compiled. The ops
+// inside it run without gradients and so have no sequence numbers.
+constexpr char kCompiled[] = "CompiledFunction";
 
 // An op with its sizes. Equal in the forward pass and in its recomputation.
 using Token = std::pair<NameId, RowId>;
@@ -84,6 +87,19 @@ bool Repeats(const Trace& trace, const std::vector<RowId>& ops,
     if (next < ops.size() && token == TokenOf(trace.ops()[ops[next]])) ++next;
   }
   return next == ops.size();
+}
+
+// True if the ops are enough to tell a part of a model from what a backward
+// node calls for its own purposes.
+bool ArePart(const AnalysisContext& m, const std::vector<RowId>& ops) {
+  if (std::ranges::any_of(ops, [&](RowId row) {
+        return m.trace.name(m.trace.ops()[row].name) == kCompiled;
+      })) {
+    return true;
+  }
+  return ops.size() >= kLeastOps && std::ranges::any_of(ops, [&](RowId row) {
+           return m.tree.traits(row).matmul;
+         });
 }
 
 struct Recomputed {
@@ -189,9 +205,7 @@ Recomputed FindRecomputed(const AnalysisContext& m) {
   if (by_node.empty()) return found;
   const std::map<size_t, std::vector<Token>> forward = ForwardOps(m);
   for (auto [node, ops] : by_node) {
-    const bool multiplies = std::ranges::any_of(
-        ops, [&](RowId row) { return m.tree.traits(row).matmul; });
-    if (ops.size() < kLeastOps || !multiplies) continue;
+    if (!ArePart(m, ops)) continue;
     const auto step =
         forward.find(SteadyStepAt(m.steps, m.trace.ops()[ops[0]].begin_ns));
     if (step == forward.end()) continue;
@@ -359,7 +373,8 @@ constexpr Rule kRules[] = {
                "them run with gradients on, in the order and sizes of the "
                "forward pass of the same step. Among other ops, eight products "
                "in that order are enough, as in a hook that runs the model on "
-               "mini-batches again",
+               "mini-batches again. Also a compiled region of the forward pass "
+               "that runs there again",
      .avoid =
          "the device's memory was recorded and has room for less than 1.1 "
          "times the activations (where allocations were recorded, the gain is "

@@ -244,9 +244,17 @@ class Finder {
       return false;
     }
     const TensorShape moved = SourceOf(m_.trace, row);
+    if (!moved.known()) return true;
     const std::optional<Dims> result = ResultDims(m_.trace, made);
-    return !moved.known() || !result ||
-           ElementsOf(moved) == ElementsIn(*result);
+    if (result) return ElementsOf(moved) == ElementsIn(*result);
+    // What selects or reduces makes no more than it takes.
+    const RowId inputs = m_.trace.ops()[made].inputs;
+    if (inputs == kNone) return true;
+    const std::vector<Argument>& taken = m_.trace.op_inputs()[inputs].arguments;
+    return std::ranges::any_of(taken, [&](const Argument& one) {
+      return ElementsOf(moved) <= ElementsIn(one.dims) ||
+             Contains(m_.trace.name(one.type), "List");
+    });
   }
 
   bool Computes(RowId row) const {
@@ -370,8 +378,11 @@ Verdict CheckHostCompute(const AnalysisContext& m) {
   // is in these ops, assume that they also cause the other gaps.
   const double idle_ns =
       2 * work.idle_ns > work.all_idle_ns ? work.all_idle_ns : work.idle_ns;
-  return FireBound(std::move(finding),
-                   idle_ns + work.downloads_ns + work.uploads_ns);
+  // The device's own work remains.
+  const double most_ns = m.step_ns() - m.MeanNs(Cause::kCompute);
+  return FireBound(
+      std::move(finding),
+      std::min(idle_ns + work.downloads_ns + work.uploads_ns, most_ns));
 }
 
 constexpr Rule kRules[] = {

@@ -61,6 +61,19 @@ bool IsOneUnit(const AnalysisContext& m, const CollectiveTotals& forward) {
          });
 }
 
+// Returns the time per step in which any collective of shards runs.
+double RunsNs(const AnalysisContext& m) {
+  std::vector<Span> spans;
+  for (const Collective& one : m.collectives) {
+    if (one.step != kNoStep && IsOfShards(one) &&
+        std::ranges::binary_search(m.steps.steady, one.step)) {
+      spans.push_back(one.moved);
+    }
+  }
+  return static_cast<double>(Length(Merge(std::move(spans)))) /
+         static_cast<double>(m.steps.steady.size());
+}
+
 Verdict CheckSharding(const AnalysisContext& m) {
   if (m.trace.run().world_size == 1) return Clean();
   if (m.collectives.empty()) return AnswerWithoutCollectives(m);
@@ -138,6 +151,26 @@ Verdict CheckSharding(const AnalysisContext& m) {
         "fully_shard(block), and then the model; FSDP1: an auto_wrap_policy "
         "for the blocks";
     finding.fix_cpp = "gather the parameters of each block by themselves";
+    return FireBound(std::move(finding), most_ns);
+  }
+  // What already runs all the time cannot begin earlier.
+  const double runs_ns = RunsNs(m);
+  if (runs_ns >= kMostly * m.step_ns()) {
+    finding.evidence += " They run during " + Percent(runs_ns / m.step_ns()) +
+                        " of the step, so gathering ahead gains little: the "
+                        "links are too slow for what they move, or other ranks "
+                        "arrive late.";
+    finding.assumption = "at best: they take no longer than computing does";
+    finding.fix_cpp = "move fewer bytes, and check the links between the hosts";
+    finding.fix_python =
+        "check the links (NCCL_DEBUG=INFO prints NET/Socket where InfiniBand "
+        "is not used); move less: shard inside a host only (HSDP, a "
+        "two-dimensional mesh for fully_shard), "
+        "MixedPrecisionPolicy(reduce_dtype=torch.bfloat16), "
+        "set_requires_gradient_sync(False) while accumulating";
+    if (again) {
+      finding.fix_python += ", reshard_after_forward=False where memory allows";
+    }
     return FireBound(std::move(finding), most_ns);
   }
   Edit edit;

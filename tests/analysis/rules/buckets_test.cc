@@ -265,5 +265,23 @@ TEST(DdpBucketShapeTest, LeavesCollectivesBetweenProductsAlone) {
   EXPECT_TRUE(IsClean(Unsized(100, true), "ddp-bucket-shape"));
 }
 
+// What runs between the nodes of a CUDA graph is not known.
+TEST(DdpBucketShapeTest, LeavesCollectivesInCudaGraphsAlone) {
+  GpuText run;
+  run.Line("run world_size=8");
+  for (int step = 0; step < 5; ++step) {
+    run.Begin("op", "aten::mm");
+    run.Kernel(1'000, "gemm");
+    run.End();
+    for (int i = 0; i < 100; ++i) {
+      run.Kernel(50, "ncclDevKernel_AllReduce_Sum_f32_RING_LL",
+                 "cudaGraphLaunch");
+    }
+    run.Synchronize("cudaDeviceSynchronize");
+    run.EndStep();
+  }
+  EXPECT_TRUE(IsClean(run.Analyzed(), "ddp-bucket-shape"));
+}
+
 }  // namespace
 }  // namespace stepscope::buckets_test

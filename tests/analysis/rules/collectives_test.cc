@@ -334,6 +334,18 @@ TEST(ExposedCollectiveTest, ActivationsAreNotOverlapped) {
             std::string::npos);
 }
 
+TEST(ExposedCollectiveTest, InferenceNeedsItsCollectives) {
+  const Report report = OfProgram(
+      Products(20, kBf16, "collective all_reduce 16MB dtype=BFloat16; join"));
+  const Finding* finding = Find(report, "exposed-collective");
+  ASSERT_NE(finding, nullptr);
+  EXPECT_EQ(finding->gain_kind, GainKind::kBound);
+  EXPECT_EQ(finding->confidence, Confidence::kHint);
+  EXPECT_LE(finding->severity, FindingSeverity::kLow);
+  EXPECT_NE(finding->fix_python.find("fewer GPUs per replica"),
+            std::string::npos);
+}
+
 TEST(ExposedCollectiveTest, ActivationsInFloat32CouldMoveHalfTheBytes) {
   const Report report =
       OfProgram(Products(20, kBf16, "collective all_reduce 16MB; join") +

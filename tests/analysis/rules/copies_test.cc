@@ -207,6 +207,22 @@ TEST(H2dBlockingTest, StaysSilentWithNothingQueuedBeforeTheUpload) {
   EXPECT_TRUE(IsClean(TinyUploads(true, false), "h2d-blocking"));
 }
 
+// While the device is idle, the driver copies to its own buffer.
+TEST(H2dBlockingTest, WaitsForNothingWhileTheDeviceIsIdle) {
+  GpuText run;
+  for (int step = 0; step < 5; ++step) {
+    run.Begin("op", "aten::mm");
+    run.Kernel(4000, "gemm");
+    run.End();
+    run.Item();
+    run.Begin("op", "aten::copy_");
+    run.BlockingCopy(100, "pageable", "device", 200'000, /*before_us=*/2000);
+    run.End();
+    run.EndStep();
+  }
+  EXPECT_TRUE(IsClean(run.Analyzed(), "h2d-blocking"));
+}
+
 TEST(H2dBlockingTest, StaysSilentWhereNobodyWaits) {
   EXPECT_TRUE(IsClean(TinyUploads(false, true), "h2d-blocking"));
 }

@@ -77,6 +77,19 @@ TEST(UnsizedGradientsTest, AreUnreadBeyondWhatTheOptimizerUpdates) {
       << finding->evidence;
 }
 
+// The optimizer of a table updates the others.
+TEST(UnsizedGradientsTest, AreReadBySeveralOptimizers) {
+  const std::string layers = "|" + std::string(30, 'n');
+  const Report report = Of({layers + "ttt"});
+  const Finding* finding = Find(report, kRule);
+  ASSERT_NE(finding, nullptr);
+  EXPECT_NE(finding->evidence.find("24 parameters that no optimizer updates"),
+            std::string::npos)
+      << finding->evidence;
+  // How many this one updates is not known.
+  EXPECT_EQ(Find(Of({layers + "tu"}), kRule), nullptr);
+}
+
 // True if the rule reports that it needs sizes to tell.
 bool NeedsSizes(const Report& report) {
   return WhySkipped(report, kRule).find("record_shapes") != std::string::npos;

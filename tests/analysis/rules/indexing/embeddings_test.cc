@@ -109,6 +109,50 @@ TEST(DenseEmbeddingGradientTest, CountsBackwardUpdateAndRelease) {
   EXPECT_NE(finding->fix_python.find("SparseAdam"), std::string::npos);
 }
 
+// Without sizes, the time that filling a gradient takes tells that its table is
+// large.
+TEST(DenseEmbeddingGradientTest, TellsLargeTablesByTheTimeOfFillingThem) {
+  const auto of = [](int64_t fill_us, const std::string& sums = "") {
+    ComputeText text;
+    for (int i = 0; i < 4; ++i) {
+      const std::string number = "sequence=" + std::to_string(i);
+      text.Op("aten::embedding", "", {}, 100, number);
+      text.Op("aten::mm", "", {}, 10'000);
+      text.Begin();
+      text.Begin();
+      text.Op("aten::zero_", "", {}, fill_us);
+      text.Pass(1'000);
+      text.End("aten::embedding_dense_backward");
+      text.End("EmbeddingBackward0", "", 0, "kind=backward " + number);
+      if (!sums.empty()) {
+        text.Begin();
+        text.Pass(1);
+        text.Op(sums, "", {}, 2'000);
+        text.End("autograd::engine::evaluate_function: X", "", 0,
+                 "kind=backward");
+      }
+      text.Begin();
+      text.Op("aten::add_", "", {}, 10);
+      text.Op("aten::add_", "", {}, 3'000);
+      text.EndRange("Optimizer.step#SGD.step", "optimizer");
+      text.EndStep();
+    }
+    return text.Analyzed();
+  };
+  const Report report = of(2'000);
+  const Finding* finding = Find(report, kRule);
+  ASSERT_NE(finding, nullptr);
+  EXPECT_EQ(finding->confidence, Confidence::kHint);
+  EXPECT_EQ(finding->gain_kind, GainKind::kBound);
+  // Of two updates, the table's is the longer one.
+  EXPECT_NEAR(finding->gain.expected_ms, 2 + 1 + 3, 0.05);
+  EXPECT_NE(finding->evidence.find("1 table per step"), std::string::npos)
+      << finding->evidence;
+  EXPECT_NE(WhySkipped(of(400), kRule), "");
+  // The table may be tied to an output layer.
+  EXPECT_NE(WhySkipped(of(2'000, "aten::add"), kRule), "");
+}
+
 TEST(DenseEmbeddingGradientTest, NeedsTenTimesAsManyRowsAsLookupsOnACpu) {
   EXPECT_TRUE(Promises(Training({.lookups = 1'000}), kRule));
   EXPECT_TRUE(IsClean(Training({.lookups = 1'001}), kRule));

@@ -236,6 +236,9 @@ TEST(SyncDataLoadingTest, SeesBatchesMadeWithoutALoader) {
   EXPECT_EQ(finding->confidence, Confidence::kStrong);
   EXPECT_NEAR(finding->gain.expected_ms, 2, 0.2);
   EXPECT_NE(finding->fix_cpp.find("workers("), std::string::npos);
+  EXPECT_NE(finding->evidence.find("collates samples. The GPU is idle because"),
+            std::string::npos)
+      << finding->evidence;
 }
 
 TEST(SyncDataLoadingTest, LeavesBatchesOfAnotherThreadToTheWorkers) {

@@ -51,6 +51,26 @@ TEST(BuffersTest, AllowsTheNewestRowsFirst) {
                        kRule));
 }
 
+// torch.cat([queue, keys])[-4096:]
+TEST(BuffersTest, FindsAQueueThatIsAppendedToBeforeItsOldestRowsAreCutOff) {
+  const std::string append =
+      "inputs=((float[4096,128],float[32,128]),Scalar=\"0\") aten::cat";
+  const auto cut = [](const std::string& begin, const std::string& end) {
+    return "inputs=(float[4128,128],Scalar=\"0\",Scalar=\"" + begin +
+           "\",Scalar=\"" + end + "\",Scalar=\"1\") aten::slice";
+  };
+  const Report report = Of({append, cut("-4096", "9223372036854775807")});
+  const Finding* finding = Find(report, kRule);
+  ASSERT_NE(finding, nullptr);
+  EXPECT_NEAR(finding->gain.expected_ms, 1 - 32 / 4128.0, 0.01);
+  EXPECT_NE(finding->evidence.find("of [4096, 128], of which 0.8 % are new"),
+            std::string::npos)
+      << finding->evidence;
+  EXPECT_FALSE(IsClean(Of({append, cut("0", "4096")}), kRule));
+  // Other rows than those that were added are cut off.
+  EXPECT_TRUE(IsClean(Of({append, cut("100", "4128")}), kRule));
+}
+
 TEST(BuffersTest, IgnoresOtherTensors) {
   // The tensor has a gradient, so nothing may overwrite it.
   EXPECT_TRUE(IsClean(Of({kDropOldest, kAppend}, true), kRule));

@@ -265,6 +265,24 @@ TEST(PythonBetweenOpsTest, IsSkippedIfEventsWereLost) {
                    .empty());
 }
 
+// Notes, and losses of other events, hide no op.
+TEST(PythonBetweenOpsTest, LooksWhereOnlyOtherEventsWereLost) {
+  for (const char* loss :
+       {"loss count=1 severity=note detail=skipped unknown-events\n",
+        "loss count=-1 severity=warning detail=none cupti-unavailable\n",
+        "loss count=2 severity=warning detail=odd stacks-differ\n"}) {
+    EXPECT_TRUE(
+        WhySkipped(AtTheMark(1'000, loss), "python-between-ops").empty())
+        << loss;
+  }
+  EXPECT_FALSE(
+      WhySkipped(
+          AtTheMark(1'000,
+                    "loss count=2 severity=note detail=x unpaired-events\n"),
+          "python-between-ops")
+          .empty());
+}
+
 TEST(PythonBetweenOpsTest, LeavesOnlyShortGapsToLaunchBound) {
   CpuText text;
   for (int i = 0; i < 4; ++i) {
@@ -315,6 +333,52 @@ Report OnGpu(double kernel_us) {
 TEST(PythonBetweenOpsTest, CountsOnlyWhatTheGpuWaitsFor) {
   EXPECT_NE(Find(OnGpu(200), "python-between-ops"), nullptr);
   EXPECT_TRUE(IsClean(OnGpu(2'000), "python-between-ops"));
+}
+
+// The GPU is busy while short gaps pass, and idle in all of a pause.
+TEST(PythonBetweenOpsTest, CountsAllOfAPauseInWhichTheGpuIsIdle) {
+  GpuText text;
+  for (int i = 0; i < 5; ++i) {
+    text.Pass(4'000);
+    text.Begin("op", "aten::mm");
+    text.Kernel(10'000, "gemm");
+    text.End();
+    for (int k = 0; k < 100; ++k) {
+      text.Op(10, "aten::view");
+      text.Pass(40);
+    }
+    text.Item();
+    text.EndStep();
+  }
+  const Report report = text.Analyzed();
+  const Finding* finding = Find(report, "python-between-ops");
+  ASSERT_NE(finding, nullptr);
+  // Nothing ran before the first pause.
+  EXPECT_NEAR(finding->gain.expected_ms, 4 * 4 / 5.0, 0.3);
+  EXPECT_TRUE(IsClean(report, "launch-bound"));
+}
+
+// A tensor of the host that an op replaces is freed after it.
+TEST(PythonBetweenOpsTest, LeavesTheFreeingOfTensorsThatTheHostComputes) {
+  const auto of = [](double op_us, bool on_device) {
+    GpuText text;
+    for (int i = 0; i < 5; ++i) {
+      text.Begin("op", "aten::mm");
+      text.Kernel(2'000, "gemm");
+      text.End();
+      text.Item();
+      text.Begin("op", "aten::div");
+      text.Pass(op_us);
+      if (on_device) text.Call(1, "cudaGetDevice");
+      text.End();
+      text.Pass(2'000);
+      text.EndStep();
+    }
+    return text.Analyzed();
+  };
+  EXPECT_TRUE(IsClean(of(2'500, false), "python-between-ops"));
+  EXPECT_NE(Find(of(1'500, false), "python-between-ops"), nullptr);
+  EXPECT_NE(Find(of(2'500, true), "python-between-ops"), nullptr);
 }
 
 }  // namespace

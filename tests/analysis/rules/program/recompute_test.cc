@@ -115,6 +115,39 @@ TEST(RecomputeCostTest, CountsTheCodeThatKeepsTheInputs) {
               2.5 + 0.4 + 0.011, 0.005);
 }
 
+// torch.compile of each block: its ops have no sequence numbers.
+TEST(RecomputeCostTest, SeesCompiledRegionsThatRunAgain) {
+  const auto of = [](const std::string& again) {
+    ComputeText text;
+    int sequence = 0;
+    const auto region = [&](const std::string& name) {
+      text.Begin();
+      text.Op("aten::mm", "(float[64,64],float[64,64])", {}, 1'000, "");
+      text.Op("triton_poi_fused_add_0", "", {}, 500, "");
+      text.End(name, "", 0, "sequence=" + std::to_string(sequence));
+    };
+    for (int step = 0; step < 4; ++step) {
+      region("CompiledFunction");
+      text.Begin();
+      const int node = sequence;
+      ++sequence;
+      region(again);
+      text.Op("aten::mm", "(float[64,64],float[64,64])", {}, 4'000, "");
+      text.End("CompiledFunctionBackward", "", 0,
+               "kind=backward sequence=" + std::to_string(node));
+      ++sequence;
+      text.Pass(1);
+      text.EndStep();
+    }
+    return text.Analyzed();
+  };
+  const Report report = of("CompiledFunction");
+  const Finding* finding = Find(report, "recompute-cost");
+  ASSERT_NE(finding, nullptr);
+  EXPECT_NEAR(finding->gain.expected_ms, 1.5, 0.01);
+  EXPECT_TRUE(IsClean(of("AnotherFunction"), "recompute-cost"));
+}
+
 TEST(RecomputeCostTest, IgnoresGradientsOfGradients) {
   EXPECT_TRUE(IsClean(Of({.same = false}), "recompute-cost"));
 }

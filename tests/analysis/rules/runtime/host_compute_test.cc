@@ -79,6 +79,40 @@ TEST(HostComputeTest, CountsTheDownloadOfWhatIsConvertedFirst) {
   EXPECT_NEAR(Find(later, kRule)->gain.expected_ms, 3.5, 0.1);
 }
 
+// An op that finds a few values among others does not make a large upload.
+TEST(HostComputeTest, CountsUploadsThatMayBeTheResult) {
+  const auto of = [](const std::string& taken) {
+    GpuText run;
+    for (int step = 0; step < 5; ++step) {
+      run.Begin("op", "aten::mm");
+      run.Kernel(2'000, "gemm");
+      run.End();
+      run.Item();
+      run.Op(2'000, "aten::_unique2", "inputs=(float[" + taken + "])");
+      run.Begin("op", "aten::copy_", "inputs=(float[1000000],float[1000000])");
+      run.BlockingCopy(1'000, "pageable", "device", 4'000'000);
+      run.End();
+      run.EndStep();
+    }
+    return run.Analyzed();
+  };
+  const Report report = of("2000000");
+  ASSERT_NE(Find(report, kRule), nullptr);
+  EXPECT_NEAR(Find(report, kRule)->gain.expected_ms, 3, 0.1);
+  const Report few = of("1000");
+  ASSERT_NE(Find(few, kRule), nullptr);
+  EXPECT_NEAR(Find(few, kRule)->gain.expected_ms, 2, 0.1);
+}
+
+// If most of the idle time is in such ops, all of it counts, but not the time
+// in which the device works.
+TEST(HostComputeTest, LeavesTheWorkOfTheDevice) {
+  const Report report = Of({.op_us = 20'000});
+  const Finding* finding = Find(report, kRule);
+  ASSERT_NE(finding, nullptr);
+  EXPECT_LE(finding->gain.expected_ms, report.steps.mean_ms - 4 + 0.001);
+}
+
 TEST(HostComputeTest, FindsAnOptimizerWithItsStateOnTheHost) {
   const Report report = Of({.in_optimizer = true, .name = "aten::addcdiv_"});
   const Finding* finding = Find(report, kRule);

@@ -59,6 +59,44 @@ TEST(FsdpExposedTest, FiresAndSaysThatShardsAreGatheredTwice) {
   EXPECT_EQ(Find(report, "exposed-collective"), nullptr);
 }
 
+// Collectives that run all the time cannot begin earlier.
+TEST(FsdpExposedTest, PointsToTheLinksWhereShardsMoveAllTheTime) {
+  const auto of = [](double gather_us) {
+    GpuText run;
+    run.Line("run world_size=8");
+    for (int step = 0; step < 5; ++step) {
+      for (int layer = 0; layer < 8; ++layer) {
+        run.Begin("range", kMark);
+        run.Begin("op", "c10d::_allgather_base_");
+        run.OnStream(20);
+        run.Kernel(gather_us, "ncclDevKernel_AllGather_RING_LL");
+        run.OnStream(7);
+        run.End();
+        if (layer > 0) {
+          run.Begin("op", "aten::mm");
+          run.Kernel(1'000, "gemm");
+          run.End();
+        }
+        run.Synchronize("cudaEventSynchronize");
+        run.End();
+      }
+      run.EndStep();
+    }
+    return run.Analyzed();
+  };
+  const Report report = of(3'000);
+  const Finding* finding = Find(report, "fsdp-exposed");
+  ASSERT_NE(finding, nullptr);
+  EXPECT_EQ(finding->gain_kind, GainKind::kBound);
+  EXPECT_NE(finding->evidence.find("gathering ahead gains little"),
+            std::string::npos)
+      << finding->evidence;
+  EXPECT_NE(finding->fix_python.find("NCCL_DEBUG=INFO"), std::string::npos);
+  EXPECT_EQ(Find(Sharded(300, kMark), "fsdp-exposed")
+                ->evidence.find("gathering ahead gains little"),
+            std::string::npos);
+}
+
 TEST(FsdpExposedTest, StaysSilentBelowThreePerCentOfTheStep) {
   // Steps take a little more than 8 ms: 3 % are 0.25 ms.
   EXPECT_TRUE(IsClean(Sharded(20, kMark), "fsdp-exposed"));
