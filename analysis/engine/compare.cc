@@ -35,22 +35,74 @@ constexpr double kMostOfGain = 0.5;
 // CUDA graphs and compiled models make far fewer launches than this.
 constexpr double kMostLaunches = 0.5;
 
-std::vector<double> SteadyMs(const AnalysisContext& context) {
-  std::vector<double> ms;
-  for (size_t i : context.steps.steady) {
-    ms.push_back(context.steps.windows[i].tiled.length() * 1e-6);
-  }
-  return ms;
+// With fewer slow steps, whether they recur is not known.
+constexpr int64_t kRecurring = 2;
+
+// True if some steps take longer for a reason of the program that comes again,
+// or because only they update the parameters.
+bool SlowStepsRecur(const AnalysisContext& context) {
+  const auto recurs = [&](const Stall& stall) {
+    switch (stall.kind) {
+      case StallKind::kGarbage:
+      case StallKind::kLoading:
+      case StallKind::kOwnWork:
+      case StallKind::kSaving:
+      case StallKind::kValidation:
+        return context.steps.windows[stall.step].kind != StepKind::kSteady;
+      default:
+        return false;
+    }
+  };
+  return !context.steps.rare_updates.empty() ||
+         std::ranges::count_if(context.stalls.stalls, recurs) >= kRecurring;
 }
 
-// Uses only steady steps, as the report of each run does.
-StepSpread SpreadOf(const AnalysisContext& context) {
-  const std::vector<double> ms = SteadyMs(context);
+double MeanOf(const std::vector<double>& values) {
+  double sum = 0;
+  for (double value : values) sum += value;
+  return sum / static_cast<double>(std::max<size_t>(values.size(), 1));
+}
+
+// The lengths of the steady steps; with `slow`, of all but warm-up. Then the
+// steps from one update to the next count as their mean, if gradients
+// accumulate.
+std::vector<double> StepsMs(const AnalysisContext& context, bool slow) {
+  const Steps& steps = context.steps;
+  const auto length = [&](size_t i) {
+    return steps.windows[i].tiled.length() * 1e-6;
+  };
+  std::vector<double> ms;
+  if (!slow) {
+    for (size_t i : steps.steady) ms.push_back(length(i));
+    return ms;
+  }
+  std::vector<double> cycle;
+  bool begun = false;  // the first cycle may have begun before the recording
+  for (size_t i = 0; i < steps.windows.size(); ++i) {
+    if (steps.windows[i].kind == StepKind::kWarmUp) continue;
+    if (steps.rare_updates.empty()) {
+      ms.push_back(length(i));
+      continue;
+    }
+    if (begun) cycle.push_back(length(i));
+    if (!steps.rare_updates[i]) continue;
+    if (begun) ms.push_back(MeanOf(cycle));
+    cycle.clear();
+    begun = true;
+  }
+  if (!ms.empty()) return ms;
+  return StepsMs(context, false);  // less than a cycle
+}
+
+// Uses only steady steps, as the report of each run does, but for step_ms.
+StepSpread SpreadOf(const AnalysisContext& context, bool slow) {
+  const std::vector<double> ms = StepsMs(context, false);
   StepSpread spread;
   spread.mean_ms = context.stats.mean_ms;
   if (context.stats.count == 0) return spread;
   spread.steps = static_cast<int64_t>(ms.size());
   spread.median_ms = Median(ms);
+  spread.step_ms = slow ? MeanOf(StepsMs(context, true)) : spread.median_ms;
   spread.min_ms = std::ranges::min(ms);
   spread.max_ms = std::ranges::max(ms);
   spread.batch_size = BatchSize(context.trace);
@@ -61,19 +113,22 @@ StepSpread SpreadOf(const AnalysisContext& context) {
   return spread;
 }
 
-// Returns the difference of the medians with its 95 % bootstrap interval. The
-// seed is fixed, so the same traces give the same interval. Medians are used so
-// that single slow steps do not dominate, and bootstrap because step times
-// follow no known distribution.
-Gain MedianDifference(const std::vector<double>& before,
-                      std::vector<double> after, double scale) {
+// Returns the difference of the medians, or with `means` of the means, with its
+// 95 % bootstrap interval. The seed is fixed, so the same traces give the same
+// interval. Medians are used so that single slow steps do not dominate, and
+// bootstrap because step times follow no known distribution.
+Gain Difference(const std::vector<double>& before, std::vector<double> after,
+                double scale, bool means) {
+  const auto middle = [&](std::vector<double> values) {
+    return means ? MeanOf(values) : Median(std::move(values));
+  };
   for (double& ms : after) ms *= scale;
   std::mt19937 random(1);
   const auto redraw = [&](const std::vector<double>& from) {
     std::uniform_int_distribution<size_t> any(0, from.size() - 1);
     std::vector<double> drawn;
     for (size_t i = 0; i < from.size(); ++i) drawn.push_back(from[any(random)]);
-    return Median(std::move(drawn));
+    return middle(std::move(drawn));
   };
   std::vector<double> differences;
   for (int i = 0; i < kResamples; ++i) {
@@ -82,7 +137,7 @@ Gain MedianDifference(const std::vector<double>& before,
   }
   std::ranges::sort(differences);
   Gain gain;
-  gain.expected_ms = Median(before) - Median(after);
+  gain.expected_ms = middle(before) - middle(after);
   // Leaves out 2000 / 40 = 50 differences (2.5 %) on either side.
   gain.low_ms = differences[kResamples / 40];
   gain.high_ms = differences[kResamples - 1 - kResamples / 40];
@@ -309,7 +364,7 @@ void Predict(const AnalysisContext& before, const AnalysisContext& after,
     if (CanReplay(before.replay, settings)) all = Combine(all, settings);
     if (all != Edit()) comparison.predicted = PredictDifference(before, all);
   }
-  LimitToStep(comparison.before.median_ms, comparison.predicted);
+  LimitToStep(comparison.before.step_ms, comparison.predicted);
 }
 
 }  // namespace
@@ -319,8 +374,10 @@ Comparison Compare(const Trace& before, const Trace& after) {
   comparison.before_run = before.run();
   comparison.after_run = after.run();
   const AnalysisContext a(before), b(after);
-  comparison.before = SpreadOf(a);
-  comparison.after = SpreadOf(b);
+  const bool slow = SlowStepsRecur(a) || SlowStepsRecur(b);
+  comparison.slow_steps_count = slow;
+  comparison.before = SpreadOf(a, slow);
+  comparison.after = SpreadOf(b, slow);
   EditsById edits;
   const Report first = ReportOf(a, &edits);
   const Report second = ReportOf(b);
@@ -331,8 +388,8 @@ Comparison Compare(const Trace& before, const Trace& after) {
   const double batch_ratio = BatchRatio(a, b, doubts.model.empty());
   comparison.batch_scale = 1 / batch_ratio;
   comparison.batch_normalised = comparison.batch_scale != 1;
-  comparison.measured =
-      MedianDifference(SteadyMs(a), SteadyMs(b), comparison.batch_scale);
+  comparison.measured = Difference(StepsMs(a, slow), StepsMs(b, slow),
+                                   comparison.batch_scale, slow);
   comparison.significant =
       comparison.measured.low_ms > 0 || comparison.measured.high_ms < 0;
 

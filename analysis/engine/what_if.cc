@@ -108,9 +108,6 @@ const std::string& WhatIf::why_not() const { return recording_->why_not; }
 
 std::optional<Gain> WhatIf::Predict(const Change& change) const {
   if (!recording_->why_not.empty()) return std::nullopt;
-  // The rule knows more of its change's range than replay does.
-  const Finding* advised = recording_->AdvisedAs(change);
-  if (advised != nullptr && advised->baseline_ms <= 0) return advised->gain;
   Edit all;
   for (const std::string& id : change.findings) {
     const auto known = recording_->advised.find(id);
@@ -125,6 +122,9 @@ std::optional<Gain> WhatIf::Predict(const Change& change) const {
   }
   // The run has these settings already.
   if (all == Edit()) return Gain();
+  // The rule knows more of its change's range than replay does.
+  const Finding* advised = recording_->AdvisedAs(change);
+  if (advised != nullptr && advised->baseline_ms <= 0) return advised->gain;
   return PredictDifference(recording_->context, all);
 }
 

@@ -28,6 +28,7 @@ void WriteSide(const char* key, const RunInfo& run, const StepSpread& spread,
   json.Field("steps", spread.steps);
   json.Field("mean_ms", spread.mean_ms);
   json.Field("median_ms", spread.median_ms);
+  json.Field("step_ms", spread.step_ms);
   json.Field("min_ms", spread.min_ms);
   json.Field("max_ms", spread.max_ms);
   json.Field("batch_size", spread.batch_size);
@@ -69,6 +70,7 @@ std::string ToJson(const Comparison& comparison) {
   WriteSide("after", c.after_run, c.after, json);
   json.Field("why_not", c.why_not);
   WriteGain("measured_ms", c.measured, json);
+  json.Field("slow_steps_count", c.slow_steps_count);
   json.Field("batch_normalised", c.batch_normalised);
   json.Field("batch_scale", c.batch_scale);
   json.Field("significant", c.significant);

@@ -51,7 +51,7 @@ std::string PartText(const Comparison& c, const std::string& what,
   const double more = before_ms - after_ms;
   const double gained = c.measured.expected_ms;
   // Smaller differences are not worth a sentence.
-  if (std::abs(more) <= kMentionedFrac * c.before.median_ms) return "";
+  if (std::abs(more) <= kMentionedFrac * c.before.step_ms) return "";
   std::string text;
   // It changed in the opposite direction to the steps, or the steps did not
   // change. So it hides a part of the program's own change.
@@ -117,19 +117,19 @@ void AddPrediction(const Comparison& c, double after_ms,
   if (!gone.empty()) made += "; findings gone or smaller: " + Listed(gone);
   made += ".";
   if (c.predicted_kind == GainKind::kBound) {
-    const bool all = c.predicted.expected_ms >= c.before.median_ms;
+    const bool all = c.predicted.expected_ms >= c.before.step_ms;
     lines.push_back(
         {"predicted", "at most " + Milliseconds(c.predicted.expected_ms) +
                           " faster per step" +
                           (all ? ", which is the whole step" : "") + made});
     return;
   }
-  // Relative to the first trace's median, like the measured change.
-  const double predicted_ms = c.before.median_ms - c.predicted.expected_ms;
+  // Relative to the first trace's step, like the measured change.
+  const double predicted_ms = c.before.step_ms - c.predicted.expected_ms;
   lines.push_back(
       {"predicted",
        ChangeText(c.predicted, c.predicted.pairs > 0 ? "likely" : "roughly",
-                  c.before.median_ms, predicted_ms) +
+                  c.before.step_ms, predicted_ms) +
            made});
   if (after_ms <= 0) return;
   // If the intervals overlap, the measurement does not contradict the
@@ -145,11 +145,17 @@ void AddPrediction(const Comparison& c, double after_ms,
 }
 
 void AddVerdict(const Comparison& c, std::vector<VerdictLine>& lines) {
-  const double after_ms = c.after.median_ms * c.batch_scale;
+  const double after_ms = c.after.step_ms * c.batch_scale;
   lines.push_back(
       {"measured",
-       ChangeText(c.measured, "95 % interval", c.before.median_ms, after_ms) +
+       ChangeText(c.measured, "95 % interval", c.before.step_ms, after_ms) +
            (c.significant ? "." : "; no significant difference.")});
+  if (c.slow_steps_count) {
+    lines.push_back(
+        {"",
+         "Slow steps recur, so this compares the means of all steps "
+         "but warm-up; the tables below leave slow steps out."});
+  }
   for (const std::string& part : {RecordingCostText(c), ContentionText(c)}) {
     if (!part.empty()) lines.push_back({"", part});
   }

@@ -32,11 +32,14 @@ struct Steps {
   std::vector<StepWindow> windows;  // in time order; may be empty
   std::vector<size_t> steady;       // ascending indices into windows
   RowId thread = kNone;             // the training thread; kNone if unknown
-  std::string step_source;  // what unmarked steps were inferred from, "the ends
-                            // of Optimizer.step"; "" if they are marked
+  std::string step_source;  // what unmarked steps were inferred from, "the
+                            // updates of the optimizer"; "" if they are marked
   // True if no steps were found and the only window is the whole recording
   // (device/whole_recording.h), which is averaged like a step.
   bool is_recording = false;
+  // By window: whether it updates the parameters, if most do not because
+  // gradients accumulate over several steps; otherwise empty.
+  std::vector<bool> rare_updates = {};
   bool empty() const { return windows.empty(); }
 };
 

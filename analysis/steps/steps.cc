@@ -203,10 +203,27 @@ void MarkWarmUp(std::vector<StepWindow>& windows) {
   }
 }
 
+// Returns Steps::rare_updates.
+std::vector<bool> RareUpdates(const Trace& trace, const Steps& steps) {
+  std::vector<bool> updates(steps.windows.size());
+  for (const Range& range : trace.ranges()) {
+    if (range.kind != RangeKind::kOptimizer || range.thread != steps.thread ||
+        !trace.name(range.name).starts_with("Optimizer.step")) {
+      continue;
+    }
+    const size_t step = WindowAt(steps, &StepWindow::host, range.begin_ns);
+    if (step < updates.size()) updates[step] = true;
+  }
+  const auto count = static_cast<size_t>(std::ranges::count(updates, true));
+  if (count == 0 || 2 * count > updates.size()) return {};
+  return updates;
+}
+
 // Slow steps are not outliers if they recur. Nor are they if they waited for a
 // batch about as long as another step did: with too few workers, every n-th
-// step waits.
+// step waits; or if they are the ones of each cycle that update the parameters.
 void MarkOutliers(const std::vector<double>& loader_ns,
+                  const std::vector<bool>& rare_updates,
                   std::vector<StepWindow>& windows) {
   if (windows.size() < kMinStepsForOutliers) return;
   std::vector<double> lengths, deviations;
@@ -232,6 +249,7 @@ void MarkOutliers(const std::vector<double>& loader_ns,
   std::vector<size_t> far;
   for (size_t i = 0; i < windows.size(); ++i) {
     if (windows[i].kind != StepKind::kSteady ||
+        (!rare_updates.empty() && rare_updates[i]) ||
         lengths[i] <= kOutlierTimes * median ||
         (lengths[i] - median) / spread <= kOutlierZ) {
       continue;
@@ -250,7 +268,8 @@ void MarkOutliers(const std::vector<double>& loader_ns,
 void ClassifySteps(const Trace& trace, Steps& steps) {
   std::vector<StepWindow>& windows = steps.windows;
   MarkWarmUp(windows);
-  MarkOutliers(LoaderTimes(trace, steps), windows);
+  steps.rare_updates = RareUpdates(trace, steps);
+  MarkOutliers(LoaderTimes(trace, steps), steps.rare_updates, windows);
   for (size_t i = 0; i < windows.size(); ++i) {
     if (windows[i].kind == StepKind::kSteady) steps.steady.push_back(i);
   }

@@ -96,7 +96,7 @@ GateVerdict JudgeComparison(const Comparison& comparison,
   }
   // Use the larger limit, because both must be exceeded.
   const double limit_ms =
-      std::max(limits.frac * comparison.before.median_ms, limits.min_ms);
+      std::max(limits.frac * comparison.before.step_ms, limits.min_ms);
   const Gain& gained = comparison.measured;
   // A gain is how much faster the second run is. If it is slower, gains are
   // negative, and the smallest loss is -high.

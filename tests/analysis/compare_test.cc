@@ -50,6 +50,34 @@ TEST(CompareTest, SetsPredictedBesideMeasured) {
       << text;
 }
 
+// Every fifth step of one run has a pause, or updates for longer.
+TEST(CompareTest, CountsSlowStepsThatRecur) {
+  const auto run = [](int64_t pause_us, int64_t update_us) {
+    CpuText text;
+    for (int i = 0; i < 20; ++i) {
+      text.Op("aten::mm", 8'000);
+      if (i % 5 == 4) {
+        text.Pass(pause_us);
+        text.Begin();
+        text.Op("aten::add_", update_us);
+        text.EndRange("kind=optimizer Optimizer.step#SGD.step");
+      }
+      text.EndStep();
+    }
+    return text.Recorded();
+  };
+  const Comparison pauses = Compare(run(40'000, 100), run(0, 100));
+  EXPECT_NEAR(pauses.measured.expected_ms, 8, 0.01);
+  EXPECT_TRUE(pauses.significant);
+  EXPECT_TRUE(pauses.slow_steps_count);
+  const Comparison updates = Compare(run(0, 5'000), run(0, 3'000));
+  EXPECT_NEAR(updates.measured.expected_ms, 0.4, 0.01);
+  EXPECT_NEAR(updates.before.mean_ms, 9, 0.01);
+  EXPECT_TRUE(updates.significant);
+  EXPECT_FALSE(Compare(Simulate(Loading()).trace, Simulate(Loading()).trace)
+                   .slow_steps_count);
+}
+
 // Without its workers a loop waits for data, which hides other findings. They
 // are not gone, and replay does not know how long making the batches takes.
 TEST(CompareTest, WhatAnotherCauseHidesIsNotResolved) {
@@ -108,6 +136,27 @@ TEST(CompareTest, CountsLargerBatchesPerSample) {
       Compare(with_batch(32, 100'000'000), with_batch(64, 160'000'000));
   EXPECT_TRUE(c.batch_normalised);
   EXPECT_NEAR(c.measured.expected_ms, 20, 1e-6);
+}
+
+// How long ops take on the host depends on how full the queue is.
+TEST(CompareTest, ComparesOpsByTheirKernels) {
+  const auto run = [](double host_us, double kernel_us) {
+    GpuText text;
+    for (int i = 0; i < 6; ++i) {
+      text.Begin("op", "aten::mm");
+      text.Pass(host_us);
+      text.Kernel(kernel_us, "gemm");
+      text.End();
+      text.Synchronize("cudaDeviceSynchronize");
+      text.EndStep();
+    }
+    return text.Build();
+  };
+  EXPECT_TRUE(Compare(run(10, 4'000), run(500, 4'000)).ops.empty());
+  const Comparison c = Compare(run(10, 4'000), run(10, 3'000));
+  ASSERT_EQ(c.ops.size(), 1u);
+  EXPECT_NEAR(c.ops[0].before_ms, 4, 0.01);
+  EXPECT_NEAR(c.ops[0].after_ms, 3, 0.01);
 }
 
 TEST(CompareTest, SaysWhatKernelsAndOpsChanged) {

@@ -27,6 +27,9 @@ struct StepSpread {
   int64_t steps = 0;
   double mean_ms = 0;
   double median_ms = 0;
+  // What is compared: median_ms or, with Comparison::slow_steps_count, the mean
+  // over all steps but warm-up.
+  double step_ms = 0;
   double min_ms = 0;
   double max_ms = 0;
   int64_t batch_size = -1;  // samples per step; -1 if the loader is unknown
@@ -44,9 +47,12 @@ struct PredictedPart {
 struct Comparison {
   RunInfo before_run, after_run;
   StepSpread before, after;
-  // expected_ms: median before - median after; positive means faster. low_ms
-  // and high_ms: the 95 % bootstrap interval over the steady steps.
+  // expected_ms: step_ms before - step_ms after; positive means faster. low_ms
+  // and high_ms: the 95 % bootstrap interval over the compared steps.
   Gain measured;
+  // Slow steps (validation, checkpoints, pauses) recur in one of the Traces, so
+  // that they are part of what is compared.
+  bool slow_steps_count = false;
   // The batch sizes differ, and the times of the second Trace are normalised
   // to the batch size of the first.
   bool batch_normalised = false;

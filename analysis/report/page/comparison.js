@@ -4,19 +4,19 @@
 function stepBars(comparison) {
   const { before, after, predicted_ms: predicted, measured_ms: measured } = comparison;
   const scale = comparison.batch_scale;
-  const afterMs = after.median_ms * scale;
-  const rows = [{ label: 'before, measured', value: before.median_ms, low: before.min_ms, high: before.max_ms, kind: 'now', key: 'before.median_ms' }];
+  const afterMs = after.step_ms * scale;
+  const rows = [{ label: 'before, measured', value: before.step_ms, low: before.min_ms, high: before.max_ms, kind: 'now', key: 'before.step_ms' }];
   if (comparison.predicted_kind !== 'none') {
-    const value = before.median_ms - predicted.expected;
+    const value = before.step_ms - predicted.expected;
     rows.push({ label: comparison.predicted_kind === 'bound' ? 'after, at best' : 'after, predicted', value, kind: 'guess',
-      low: before.median_ms - predicted.high, high: before.median_ms - predicted.low });
+      low: before.step_ms - predicted.high, high: before.step_ms - predicted.low });
   }
   rows.push({ label: 'after, measured', value: afterMs, low: after.min_ms * scale, high: after.max_ms * scale, kind: 'after',
-    key: scale === 1 ? 'after.median_ms' : null });
+    key: scale === 1 ? 'after.step_ms' : null });
   const whole = Math.max(...rows.map((row) => Math.max(row.value, row.high)));
   const bars = rows.map((row) => ({ ...row, from: 0, to: row.value, low: Math.max(row.low, 0),
     text: row.key ? figure(row.key, ms(row.value)) : ms(row.value) }));
-  return sub('Predicted beside measured', waterfall(bars, whole), note('Bars are median steps. Thin lines: the shortest and longest steady step; of the prediction, its likely range. ',
+  return sub('Predicted beside measured', waterfall(bars, whole), note(comparison.slow_steps_count ? 'Bars are means of all steps but warm-up, because slow steps recur. ' : 'Bars are median steps. ', 'Thin lines: the shortest and longest steady step; of the prediction, its likely range. ',
     'Measured change: ', figure('measured_ms.expected', signedMs(-measured.expected), { 'data-value': measured.expected }),
     ` (95 % interval ${signedMs(-measured.high)} to ${signedMs(-measured.low)}).`));
 }
@@ -75,7 +75,7 @@ function comparisonPage(comparison, words_) {
   return [verdict, comparison.causes.length ? section('causes', 'Causes', 'What changed by cause, in the mean step', causeBars(comparison),
     changes('Causes, per step', comparison.causes, scale, true)) : null,
   section('tables', 'Details', 'What changed in detail', tabs('tables', tables)),
-  section('method', 'Method', 'How the figures were obtained', h('ul', null, h('li', null, 'Steps are compared by their medians; the interval is a bootstrap over the steady steps.'),
+  section('method', 'Method', 'How the figures were obtained', h('ul', null, h('li', null, comparison.slow_steps_count ? 'Slow steps recur, so steps are compared by the means of all but warm-up; the interval is a bootstrap over these.' : 'Steps are compared by their medians; the interval is a bootstrap over the steady steps.'),
     h('li', null, 'The prediction is that of the run before, for the changes that the run after made.'),
     scale !== 1 ? h('li', null, 'Times of the run after are normalised to the batch size of the run before.') : null),
   termsOf([['before', comparison.before.source], ['after', comparison.after.source], ['page', `stepscope ${words_.stepscope}; the data block "comparison" is the JSON of stepscope compare, version ${

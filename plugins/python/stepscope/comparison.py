@@ -31,6 +31,7 @@ class ComparedTrace:
     min_ms: float = 0
     max_ms: float = 0
     batch_size: int = -1
+    step_ms: float = 0  # what is compared
 
 
 @dataclass(frozen=True)
@@ -52,6 +53,7 @@ class Comparison:
     after: ComparedTrace = ComparedTrace()
     why_not: str = ""
     measured_ms: Interval = Interval()
+    slow_steps_count: bool = False
     batch_normalised: bool = False
     batch_scale: float = 1
     significant: bool = False
@@ -90,7 +92,7 @@ class Comparison:
         # The machine, not the program, causes time in which the training thread has no core.
         row = next((cause for cause in self.causes if cause.name == "contended"), ComparedTime())
         contended_ms = max(row.after_ms * self.batch_scale - row.before_ms, 0)
-        return -self.measured_ms.high - contended_ms > max(fail_over * self.before.median_ms, min_ms)
+        return -self.measured_ms.high - contended_ms > max(fail_over * self.before.step_ms, min_ms)
 
     def to_dict(self) -> dict[str, Any]:
         return copy.deepcopy(self._source)
@@ -99,7 +101,7 @@ class Comparison:
         if self.why_not:
             return f"the steps cannot be compared: {self.why_not}"
         won, noise = self.measured_ms, "" if self.significant else ", within the noise"
-        return (f"{number(self.before.median_ms)} to {number(self.after.median_ms)} ms per step: gained {number(won.expected)} ms"
+        return (f"{number(self.before.step_ms)} to {number(self.after.step_ms)} ms per step: gained {number(won.expected)} ms"
                 f" (95 %: {number(won.low)} to {number(won.high)}{noise})")
 
 

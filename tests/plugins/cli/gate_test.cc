@@ -22,7 +22,8 @@ using testing::HasSubstr;
 // `slower_high` ms more after.
 Comparison Slower(double slower_low, double slower_high, int64_t steps = 12) {
   Comparison comparison;
-  comparison.before = {.steps = steps, .mean_ms = 100, .median_ms = 100};
+  comparison.before = {
+      .steps = steps, .mean_ms = 100, .median_ms = 100, .step_ms = 100};
   comparison.after = comparison.before;
   comparison.measured = {.expected_ms = -(slower_low + slower_high) / 2,
                          .low_ms = -slower_high,

@@ -125,7 +125,7 @@ def test_compare_measures_the_difference():
 
 
 def comparison_of(low, high, steps=10, median=100.0, **more):
-    values = {"version": 2, "before": {"steps": steps, "median_ms": median}, "after": {"steps": steps, "median_ms": median},
+    values = {"version": 2, "before": {"steps": steps, "step_ms": median}, "after": {"steps": steps, "step_ms": median},
               "measured_ms": {"expected": (low + high) / 2, "low": low, "high": high}, **more}
     return comparison.Comparison.from_json(json.dumps(values))
 
