@@ -126,12 +126,20 @@ ExposedTime ExposedTimeOf(const Report& run, bool bubbles) {
   return time;
 }
 
-std::string SplitInWords(const ExposedTime& time, bool bubbles) {
-  return " Averaged over all ranks, " + Milliseconds(time.waiting) +
-         " of the " + Milliseconds(time.all) +
-         " of exposed communication are spent waiting for the last rank" +
-         (bubbles ? " or another stage" : "") + " and " +
-         Milliseconds(time.moving) + " moving data.";
+std::string SplitInWords(const Report& run, const ExposedTime& time,
+                         bool bubbles) {
+  const std::string waiting =
+      " Averaged over all ranks, " + Milliseconds(time.waiting) + " of the " +
+      Milliseconds(time.all) +
+      " of exposed communication are spent waiting for the last ";
+  const std::string stage = bubbles ? " or another stage" : "";
+  if (run.ranks.partial > 0) {
+    return waiting + "of the compared ranks" + stage +
+           "; the rest may be moving data, or waiting for a rank that is not "
+           "among them.";
+  }
+  return waiting + "rank" + stage + " and " + Milliseconds(time.moving) +
+         " moving data.";
 }
 
 void LimitGain(const Report& run, double most_ms, Finding& finding) {
@@ -171,7 +179,7 @@ void SplitExposedTime(Report& run) {
     run.findings.erase(exposed);
     return;
   }
-  exposed->evidence += SplitInWords(time, bubbles);
+  exposed->evidence += SplitInWords(run, time, bubbles);
   LimitGain(run, time.moving, *exposed);
 }
 
@@ -186,7 +194,7 @@ void KeepWaitOutOfBuckets(Report& run) {
   const double most_ms =
       std::max(time.moving, buckets->gain.expected_ms - time.waiting);
   if (buckets->gain.expected_ms <= most_ms) return;
-  buckets->evidence += SplitInWords(time, false);
+  buckets->evidence += SplitInWords(run, time, false);
   LimitGain(run, most_ms, *buckets);
 }
 

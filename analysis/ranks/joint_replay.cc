@@ -317,6 +317,24 @@ Changed Change(const JointRun& run, size_t slow,
   return {mend(Median), mend(Least), mend(Most)};
 }
 
+// Returns the longest host time per step of all ranks without waits, if that
+// of `slow` is as long as the median of the others' at most; 0 if unknown.
+double LeastHostMs(const RankComparison& comparison, int32_t slow) {
+  std::vector<double> others;
+  double own = -1, longest = 0;
+  for (const RankRow& row : comparison.rows) {
+    if (row.host_ms < 0) return 0;
+    if (row.rank == slow) {
+      own = row.host_ms;
+      continue;
+    }
+    others.push_back(row.host_ms);
+    longest = std::max(longest, row.host_ms);
+  }
+  if (others.empty()) return 0;
+  return std::max(longest, std::min(own, Median(others)));
+}
+
 }  // namespace
 
 void MendSlowest(const std::vector<RankDigest>& ranks,
@@ -368,7 +386,12 @@ void MendSlowest(const std::vector<RankDigest>& ranks,
   // Scale to the recorded step, whose length the replay misses by `error`.
   const double to_ms = 1e-6 / (1 + error);
   mended.before_ms = before->mean() * to_ms;
-  mended.after_ms = std::min(after->mean() * to_ms, mended.before_ms);
+  // While a host waits for a late rank, it runs ahead of its device, so its
+  // work is hidden. Without the wait, the step takes at least as long as the
+  // work.
+  const double host_ms = LeastHostMs(comparison, mended.rank);
+  mended.after_ms =
+      std::min(std::max(after->mean() * to_ms, host_ms), mended.before_ms);
   const double noise = NoiseOfGain(before->step_ns, after->step_ns) * 1e-6 +
                        std::abs(error) * (mended.before_ms - mended.after_ms);
   mended.low_ms =
@@ -376,7 +399,8 @@ void MendSlowest(const std::vector<RankDigest>& ranks,
   mended.high_ms =
       std::min(std::max(slowest->mean() * to_ms, mended.after_ms) + noise,
                mended.before_ms);
-  mended.low_ms = std::max(0.0, mended.low_ms);
+  mended.low_ms =
+      std::min(std::max({0.0, mended.low_ms, host_ms}), mended.after_ms);
   const auto pace = std::ranges::max_element(after->last);
   if (*pace > 0) {
     mended.next_rank =

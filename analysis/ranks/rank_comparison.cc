@@ -309,6 +309,51 @@ void MeasureStarts(const std::vector<RankDigest>& ranks,
       sum * 1e-6 / static_cast<double>(ranks.size()), comparison.waiting_ms);
 }
 
+// Counts the matched collectives that lack ranks of their group, and lists the
+// ranks without any.
+void CountPartial(const std::vector<RankDigest>& ranks,
+                  const std::vector<MatchedCollective>& matched,
+                  RankComparison& comparison) {
+  std::map<uint64_t, int32_t> sizes;
+  for (const RankDigest& rank : ranks) {
+    for (const GroupTraffic& group : rank.groups) {
+      int32_t& size = sizes.try_emplace(group.group, -1).first->second;
+      size = std::max(size, group.size);
+    }
+  }
+  std::vector<bool> is_matched(ranks.size());
+  for (const MatchedCollective& collective : matched) {
+    for (const auto& [r, i] : collective.members) is_matched[r] = true;
+    const auto size = sizes.find(collective.group);
+    comparison.partial +=
+        size != sizes.end() &&
+        static_cast<int32_t>(collective.members.size()) < size->second;
+  }
+  for (size_t r = 0; r < ranks.size(); ++r) {
+    if (!is_matched[r] && !ranks[r].collectives.empty()) {
+      comparison.unmatched_ranks.push_back(ranks[r].report.run.rank);
+    }
+  }
+  std::ranges::sort(comparison.unmatched_ranks);
+}
+
+// Returns, by rank, in how many of the compared steps it has collectives.
+std::vector<double> StepsOfRanks(
+    const std::vector<RankDigest>& ranks,
+    const std::vector<MatchedCollective>& matched) {
+  std::vector<std::set<int64_t>> steps(ranks.size());
+  for (const MatchedCollective& collective : matched) {
+    for (const auto& [r, i] : collective.members) {
+      steps[r].insert(collective.step);
+    }
+  }
+  std::vector<double> counts;
+  for (const std::set<int64_t>& of : steps) {
+    counts.push_back(static_cast<double>(of.size()));
+  }
+  return counts;
+}
+
 }  // namespace
 
 RankComparison CompareRanks(const std::vector<RankDigest>& ranks) {
@@ -334,6 +379,7 @@ RankComparison CompareRanks(const std::vector<RankDigest>& ranks) {
     steps.insert(ranks[r].collectives[i].step);
   }
   comparison.steps = static_cast<int64_t>(steps.size());
+  CountPartial(ranks, matched, comparison);
   CompareShapes(ranks, comparison);
 
   double residual_ns = 0;
@@ -352,15 +398,21 @@ RankComparison CompareRanks(const std::vector<RankDigest>& ranks) {
   by_step.reserve(waits.size());
   for (const auto& [step, ms] : waits) by_step.push_back(ms);
   comparison.waiting_noise_ms = NoiseOfMean(by_step);
+  // A rank may have recorded fewer steps than others.
+  const std::vector<double> own_steps = StepsOfRanks(ranks, matched);
+  const auto compared = std::max<double>(
+      1, static_cast<double>(std::ranges::count_if(
+             own_steps, [](double count) { return count > 0; })));
   for (size_t r = 0; r < comparison.rows.size(); ++r) {
     RankRow& row = comparison.rows[r];
     row.clock_offset_us = offsets[r] * 1e-3;
-    row.waiting_ms /= static_cast<double>(comparison.steps);
-    row.late_ms /= static_cast<double>(comparison.steps);
+    if (own_steps[r] <= 0) continue;
+    row.waiting_ms /= own_steps[r];
+    row.late_ms /= own_steps[r];
     // Collectives that overlap each count the same exposed time, but the step
     // contains that time only once.
     row.waiting_ms = std::min(row.waiting_ms, row.exposed_ms);
-    comparison.waiting_ms += row.waiting_ms / comparison.rows.size();
+    comparison.waiting_ms += row.waiting_ms / compared;
   }
   comparison.imbalance_ms = ImbalanceMs(ranks, matched, comparison.steps);
   MeasureStarts(ranks, matched, order, offsets, comparison);

@@ -263,6 +263,17 @@ std::vector<std::string> RankLines(const Report& report, bool all, int width) {
   } else {
     lines.push_back("  not compared: " + ranks.why_not);
   }
+  if (!ranks.unmatched_ranks.empty()) {
+    std::vector<std::string> names;
+    for (int32_t rank : ranks.unmatched_ranks) {
+      names.push_back(std::to_string(rank));
+    }
+    lines.push_back(
+        std::string(names.size() == 1 ? "  rank " : "  ranks ") +
+        Listed(names) + (names.size() == 1 ? " is" : " are") +
+        " not compared: no collective has the step and the place of one of "
+        "another rank");
+  }
   for (std::string& line : GroupLines(ranks, all, width)) {
     lines.push_back(std::move(line));
   }
@@ -347,6 +358,11 @@ void WriteRanks(const RankComparison& ranks, JsonText& json) {
   json.Field("collectives", ranks.collectives);
   json.Field("skewed", ranks.skewed);
   json.Field("unmatched", ranks.unmatched);
+  json.Field("partial", ranks.partial);
+  json.Key("unmatched_ranks");
+  json.Open('[');
+  for (int32_t rank : ranks.unmatched_ranks) json.Value(int64_t{rank});
+  json.Close(']');
   json.Field("steps", ranks.steps);
   json.Field("steps_of_other_shapes", ranks.steps_of_other_shapes);
   json.Field("clock_residual_us", ranks.clock_residual_us);

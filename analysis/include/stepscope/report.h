@@ -347,12 +347,18 @@ struct MendedRank {
 // its ends align the ranks' clocks, and its starts then show who waits for
 // whom.
 struct RankComparison {
-  std::vector<RankRow> rows;     // by rank; empty in the report of one rank
-  bool has_gpu = false;          // some rank recorded activities of a GPU
-  bool different_jobs = false;   // the traces look like ranks of several jobs
-  int64_t collectives = 0;       // matched on all ranks of their group
-  int64_t skewed = 0;            // matched ones at which ranks arrive apart
-  int64_t unmatched = 0;         // left out: some rank did not record them
+  std::vector<RankRow> rows;    // by rank; empty in the report of one rank
+  bool has_gpu = false;         // some rank recorded activities of a GPU
+  bool different_jobs = false;  // the traces look like ranks of several jobs
+  int64_t collectives = 0;      // matched on all ranks of their group
+  int64_t skewed = 0;           // matched ones at which ranks arrive apart
+  int64_t unmatched = 0;        // left out: some rank did not record them
+  // Of `collectives`: some rank of their group recorded none of the group's in
+  // that step. Waiting for such a rank looks like moving data.
+  int64_t partial = 0;
+  // Ranks that recorded collectives, of which none could be matched: their
+  // steps have other numbers, for example.
+  std::vector<int32_t> unmatched_ranks = {};
   double clock_residual_us = 0;  // median disagreement after aligning
   double step_ms = 0;            // mean over the ranks
   double waiting_ms = 0;         // mean over the ranks

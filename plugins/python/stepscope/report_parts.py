@@ -287,6 +287,8 @@ class Ranks:
     collectives: int = 0
     skewed: int = 0
     unmatched: int = 0
+    partial: int = 0
+    unmatched_ranks: tuple[int, ...] = ()
     steps: int = 0
     steps_of_other_shapes: int = -1
     clock_residual_us: float = 0
