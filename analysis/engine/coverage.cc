@@ -1,8 +1,11 @@
 #include "engine/coverage.h"
 
 #include <algorithm>
+#include <functional>
 #include <iterator>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 #include "engine/rule_families.h"
@@ -69,9 +72,21 @@ std::string LongestOf(const Report& report, Cause cause, double ms,
         (shown == 1 ? "" : ", ") + std::string(name) + " " + Number(part_ms);
   };
   if (cause == Cause::kCompute && report.has_gpu) {
+    // Ops of other threads have rows of their own.
+    std::vector<std::pair<std::string_view, double>> ops;
     for (const TopOp& op : report.top_ops) {
-      if (!op.is_collective) show(op.name, op.gpu_self_ms_per_step);
+      if (op.is_collective) continue;
+      const auto same = std::ranges::find(
+          ops, op.name, &std::pair<std::string_view, double>::first);
+      if (same == ops.end()) {
+        ops.emplace_back(op.name, op.gpu_self_ms_per_step);
+      } else {
+        same->second += op.gpu_self_ms_per_step;
+      }
     }
+    std::ranges::stable_sort(ops, std::greater(),
+                             &std::pair<std::string_view, double>::second);
+    for (const auto& [name, part_ms] : ops) show(name, part_ms);
   }
   // Kernels of CUDA graphs, and those launched before the recording, have no
   // ops.
@@ -86,7 +101,12 @@ std::string LongestOf(const Report& report, Cause cause, double ms,
                                        : "longest on the critical path: ") +
            text + " ms";
   }
-  return (sum >= kMostOfIt * ms ? "mostly " : "longest: ") + text + " ms";
+  // The ops' times are those of all devices; `ms` is of one.
+  const std::string all =
+      report.devices_used > 1
+          ? "on " + std::to_string(report.devices_used) + " GPUs together "
+          : "";
+  return all + (sum >= kMostOfIt * ms ? "mostly " : "longest: ") + text + " ms";
 }
 
 // Returns the first clause of a reason. The rest is advice on how to record.

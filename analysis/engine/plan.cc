@@ -286,10 +286,8 @@ Plan MakePlan(const AnalysisContext& context,
   if (changes.size() == 1 && changes[0].variant == &changes[0].printed()) {
     // What the rule knows of its gain holds for the plan only if its change is
     // the only one.
-    const Gain& own = changes[0].found->finding.gain;
-    gain.low_ms = std::min(gain.low_ms, own.low_ms);
-    gain.high_ms =
-        std::max(gain.expected_ms, std::min(gain.high_ms, own.high_ms));
+    const Finding& only = changes[0].found->finding;
+    if (only.baseline_ms <= 0 && only.gain.expected_ms > 0) gain = only.gain;
   }
   // Gains refer to the step as it was; the replayed one may be off by 3 %.
   plan.step_before_ms = context.gain_step_ms();

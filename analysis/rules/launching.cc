@@ -431,7 +431,7 @@ void SayInterrupted(const LaunchCalls& calls, Finding& finding) {
 Verdict CheckLaunchBound(const AnalysisContext& m) {
   const std::optional<Launching> launching = MeasureLaunching(m);
   if (!launching) return Clean();
-  const double bucket = launching->own_ns() + launching->latency_ns;
+  double bucket = launching->own_ns() + launching->latency_ns;
   Finding finding;
   // No recording shows whether compiled code is faster on a CPU.
   finding.confidence = m.has_gpu ? Confidence::kStrong : Confidence::kHint;
@@ -472,6 +472,18 @@ Verdict CheckLaunchBound(const AnalysisContext& m) {
     finding.fix_python = "torch.compile(model, dynamic=True)";
     alternatives.clear();
     finding.confidence = Confidence::kHint;
+  }
+  // Collectives that are launched late end late, on all ranks. Replay tells how
+  // much of their time that is.
+  const double delayed_ns = alternatives.empty() || m.collectives.empty()
+                                ? 0
+                                : m.MeanNs(Cause::kCommunication);
+  if (delayed_ns > 0) {
+    bucket += delayed_ns;
+    finding.evidence +=
+        " Late launches also delay collectives, during which the GPU does not "
+        "compute for " +
+        Milliseconds(delayed_ns * 1e-6) + ".";
   }
   return Fire(
       Found{.finding = std::move(finding),

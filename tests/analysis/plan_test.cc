@@ -78,8 +78,10 @@ TEST(PlanTest, LeavesOutWhatGainsAfterABound) {
   }
   general.edits = {edit};
   std::vector<SizedFinding> found = {owner, general};
-  EXPECT_EQ(MakePlan(context, found).ids,
-            std::vector<std::string>{"unfused-pointwise"});
+  const Plan plan = MakePlan(context, found);
+  EXPECT_EQ(plan.ids, std::vector<std::string>{"unfused-pointwise"});
+  // A plan of one change says what its finding says.
+  EXPECT_NEAR(plan.step_before_ms - plan.step_after_ms, 1, 1e-9);
   found[1].after = owner.finding.id;
   EXPECT_TRUE(MakePlan(context, found).ids.empty());
 }
