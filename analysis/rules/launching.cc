@@ -313,8 +313,10 @@ std::optional<Launching> MeasureLaunching(const AnalysisContext& m) {
                   .dispatch_ns = m.MeanNs(Cause::kDispatch),
                   .host_ns = m.MeanNs(Cause::kHostCode)};
   const double least = kShare * m.step_ns();
-  // Return early, because MeasureOwnCode() takes long.
-  if (found.idle_ns() < least || (!m.has_gpu && found.calls < kLaunches) ||
+  // Return early, because MeasureOwnCode() takes long. Without recorded launch
+  // calls, nothing shows when the host launches.
+  if (found.idle_ns() < least || found.calls < 1 ||
+      (!m.has_gpu && found.calls < kLaunches) ||
       m.ShareOfStepsWith(Cause::kDispatch, 0) < kMostSteps) {
     return {};
   }

@@ -103,11 +103,44 @@ int64_t FirstTileBegin(const Trace& trace,
   return std::max(begin, queued ? first.begin_ns : first.launched_ns);
 }
 
+// If no launch was recorded, and the device works on after the last step, then
+// nothing shows which step an activity belongs to: divides the time in which
+// the device works equally. False otherwise.
+bool DivideEqually(const Trace& trace, std::vector<StepWindow>& windows) {
+  Span busy{std::numeric_limits<int64_t>::max(), 0};
+  bool launched = false;
+  const auto note = [&](const auto& rows) {
+    for (const DeviceWork& activity : rows) {
+      launched |= activity.call != kNone;
+      busy.begin_ns = std::min(busy.begin_ns, activity.begin_ns);
+      busy.end_ns = std::max(busy.end_ns, activity.end_ns);
+    }
+  };
+  note(trace.kernels());
+  note(trace.copies());
+  note(trace.memsets());
+  const Span host{windows.front().host.begin_ns, windows.back().host.end_ns};
+  const auto behind = static_cast<double>(busy.end_ns - host.end_ns);
+  if (launched || behind <= kApartFrac * static_cast<double>(host.length())) {
+    return false;
+  }
+  const int64_t begin = std::max(busy.begin_ns, host.begin_ns);
+  const double step = static_cast<double>(busy.end_ns - begin) /
+                      static_cast<double>(windows.size());
+  for (size_t i = 0; i < windows.size(); ++i) {
+    const auto at = [&](size_t count) {
+      return begin + static_cast<int64_t>(step * static_cast<double>(count));
+    };
+    windows[i].tiled = {at(i), at(i + 1)};
+  }
+  return true;
+}
+
 }  // namespace
 
 // Each activity belongs to the step that launched it, whenever it ran.
 void FillTiledSpans(const Trace& trace, std::vector<StepWindow>& windows) {
-  if (windows.empty()) return;
+  if (windows.empty() || DivideEqually(trace, windows)) return;
   std::vector<StepActivities> steps(windows.size());
   const auto note = [&](const DeviceWork& activity) {
     if (activity.call == kNone) return;

@@ -4,7 +4,9 @@
 // gaps, so their lengths add up even if the device runs behind the host. The
 // exception are steps that the program marks one by one, with other work
 // between them: their tiled spans start no earlier than their host windows.
-// Without device activities the tiled spans are the host windows.
+// Without device activities the tiled spans are the host windows. Without
+// recorded launches, if the device works on after the last step, they are equal
+// parts of the time in which it works.
 #pragma once
 
 #include <stepscope/trace.h>

@@ -65,5 +65,28 @@ TEST(TilingTest, TimeBetweenStepsThatAreApartBelongsToNone) {
   EXPECT_EQ(SecondTile(500).length(), 100'000);
 }
 
+// The host is done after 40 us, the device after 400.
+TEST(TilingTest, WithoutLaunchesADeviceThatLagsIsDividedEqually) {
+  const auto tiles = [](bool launches) {
+    std::string text = "run training_thread=0\n";
+    for (int i = 0; i < 4; ++i) {
+      const auto ns = [](int64_t us) { return std::to_string(1000 * us); };
+      const std::string id = " correlation=" + std::to_string(i);
+      text += "step " + ns(10 * i) + ".." + ns(10 * i + 10) +
+              " thread=0 number=" + std::to_string(i) + "\n";
+      if (launches) {
+        text += "runtime_call " + ns(10 * i + 1) + ".." + ns(10 * i + 2) +
+                " thread=0" + id + " cudaLaunchKernel\n";
+      }
+      text += "kernel " + ns(100 * i) + ".." + ns(100 * i + 100) +
+              (launches ? id : "") + " k\n";
+    }
+    return Find(TraceFromText(text)).windows;
+  };
+  for (const bool launches : {false, true}) {
+    EXPECT_EQ(tiles(launches)[2].tiled, (Span{200'000, 300'000})) << launches;
+  }
+}
+
 }  // namespace
 }  // namespace stepscope::tiling_test
