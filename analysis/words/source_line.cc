@@ -97,6 +97,13 @@ bool IsFrameworkFile(std::string_view file) {
          });
 }
 
+// True for code that the user typed or passed to Python, which has no file.
+bool IsTyped(std::string_view file) {
+  constexpr std::array kNames = {"<stdin>", "<string>", "<ipython-input"};
+  return std::ranges::any_of(
+      kNames, [&](std::string_view name) { return file.starts_with(name); });
+}
+
 bool IsFrameworkFunction(std::string_view function) {
   constexpr std::array kSpaces = {
       "at::", "c10::", "torch::", "std::", "__gnu_cxx::", "caffe2::"};
@@ -113,6 +120,7 @@ bool IsFrameworkFunction(std::string_view function) {
 }  // namespace
 
 bool IsFrameworkFrame(std::string_view frame) {
+  if (IsTyped(frame)) return false;
   if (frame.starts_with("<") || frame.starts_with("nn.Module:")) return true;
   const FrameParts parts = PartsOf(frame);
   if (parts.function.empty()) return IsFrameworkFile(frame);

@@ -59,10 +59,16 @@ std::string PageBeside(const std::string& advice) {
 
 ListedWindow Look(RunWindow window) {
   ListedWindow listed;
+  // Of a job with several ranks, the report of all of them.
+  const auto job = std::filesystem::path(window.folder) / "report.json";
+  std::error_code error;
+  if (std::filesystem::is_regular_file(job, error)) {
+    ReadReport(job.string(), listed);
+  }
   for (const std::string& trace : window.traces) {
     listed.advice.push_back(AdviceOf(trace));
     listed.pages.push_back(PageBeside(listed.advice.back()));
-    // The first readable report is used for all ranks of the window.
+    // Else the first readable report is used for all ranks of the window.
     if (listed.steps < 0 && !listed.advice.back().empty())
       ReadReport(listed.advice.back(), listed);
   }

@@ -6,15 +6,17 @@ namespace stepscope {
 namespace {
 
 // A range that the program named may be a step mark of torch.profiler
-// ("ProfilerStep#12"). It then becomes a row of the steps table instead.
+// ("ProfilerStep#12"). It then becomes a row of the steps table instead; with
+// `has_steps` it is left out, because each step would count twice.
 void AddRange(const Slot& slot, RowId thread, const ClockMap& clock,
-              SlotEnds& ends, TraceBuilder& builder) {
+              bool has_steps, SlotEnds& ends, TraceBuilder& builder) {
   const auto fields = std::bit_cast<TextFields>(slot.word[2]);
   const Texts texts = TextsOf(slot);
   const int64_t begin_ns = clock.ToNs(slot.word[0]);
   const int64_t end_ns = clock.ToNs(ends.Of(slot).ticks);
   if (fields.about == kClassifyLater) {
     if (const int64_t number = StepNumber(texts.name); number >= 0) {
+      if (has_steps) return;
       builder.Add(Step{.begin_ns = begin_ns,
                        .end_ns = end_ns,
                        .number = number,
@@ -37,6 +39,7 @@ void AddRange(const Slot& slot, RowId thread, const ClockMap& clock,
 int64_t DecodeRanges(const SlotLog& log, const ClockMap& clock,
                      TraceBuilder& builder) {
   SlotEnds ends(log);  // LibTorch's user scopes may end on another thread
+  const bool has_steps = !builder.steps().empty();
   int64_t bad_records = 0;
   for (const SlotThread& thread : log.threads) {
     const RowId row = builder.ThreadRow(log.pid, thread.tid);
@@ -47,7 +50,8 @@ int64_t DecodeRanges(const SlotLog& log, const ClockMap& clock,
     // whose length is invalid ends its chunk. It is counted here, once for all
     // sources.
     bad_records += WalkSlots(thread, [&](const Slot& slot) {
-      if (TagOf(slot) == kRangeSlot) AddRange(slot, row, clock, ends, builder);
+      if (TagOf(slot) == kRangeSlot)
+        AddRange(slot, row, clock, has_steps, ends, builder);
     });
   }
   return bad_records;

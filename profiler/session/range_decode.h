@@ -10,7 +10,8 @@
 
 namespace stepscope {
 
-// Adds the rows. Returns the number of invalid records of all sources. A thread
+// Adds the rows. Step marks of torch.profiler count only if `builder` has no
+// steps yet. Returns the number of invalid records of all sources. A thread
 // that already has a name keeps it, because a collector that found a name knows
 // how the program calls the thread.
 int64_t DecodeRanges(const SlotLog& log, const ClockMap& clock,

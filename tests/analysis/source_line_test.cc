@@ -30,7 +30,10 @@ TEST(SourceLineTest, DistinguishesFrameworkFramesFromProgramFrames) {
         // function is.
         "/src/train.cc(12): Train(at::Tensor const&, c10::Device)",
         "/src/train.cc(12): at::Tensor net::Forward<at::Tensor>(at::Tensor)",
-        "?\?(0): main"}) {
+        "?\?(0): main",
+        // Code that was typed, or passed to Python, has no file.
+        "<stdin>(8): step", "<string>(3): step",
+        "<ipython-input-7-0a1b>(2): train"}) {
     EXPECT_FALSE(IsFrameworkFrame(frame)) << frame;
   }
 }

@@ -127,6 +127,8 @@ def tools(places: Places) -> list[Callable[..., str]]:
                 findings: list[str] | None = None) -> str:
         """Predicts the step time in ms under other settings (keys as in `settings` of a finding: workers, intra_op_threads,
         batch_size, ...), or if the advice of findings is followed."""
+        if not changes and not findings:
+            raise StepscopeError("what_if needs at least one change, such as changes={\"workers\": 2}, or a finding")
         return bounded(call("what_if", path=places.checked(path), changes=changes or {}, findings=findings or []))
 
     def top(path: str, by: str = "self", table: str = "", limit: int = ROWS) -> str:

@@ -116,6 +116,8 @@ class profile:  # noqa: N801 - torch.profiler's name
 
     def start(self) -> None:
         """Starts, as entering the `with` block does."""
+        if self._stopped:
+            say("this profile has ended, so nothing is recorded: make a new one")
         if self._recording is not None or self._stopped:
             return
         _live.add(self)

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import pathlib
 import re
+import warnings
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -32,6 +33,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     _percentage(config.getoption("--stepscope-fail-over"))
+    baseline = config.getoption("--stepscope-baseline")
+    if baseline and not pathlib.Path(baseline).is_dir():
+        raise pytest.UsageError(f"--stepscope-baseline: there is no folder '{baseline}'; record it first with --stepscope-dir")
 
 
 def _percentage(text: str) -> float:
@@ -62,7 +66,9 @@ def record_steps(request: pytest.FixtureRequest, tmp_path: pathlib.Path) -> Call
                 step()
                 recorder.step()
         baseline = option("baseline") and pathlib.Path(option("baseline")) / folder
-        if baseline and baseline.exists():
+        if baseline and not baseline.exists():
+            warnings.warn(f"{baseline} does not exist, so this test is compared with nothing", stacklevel=2)
+        elif baseline:
             compared = compare(baseline, log_dir)
             if compared.is_slower(_percentage(option("fail-over")), option("min-ms")):
                 pytest.fail(f"slower than {baseline}: {compared}", pytrace=False)

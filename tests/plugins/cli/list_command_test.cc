@@ -55,6 +55,23 @@ class ListCommandTest : public testing::Test {
   TempFolder folder_;
 };
 
+// What the ranks wait for is only in the report of all of them.
+TEST_F(ListCommandTest, ShowsTheReportOfTheJobWhereThereIsOne) {
+  Window("logs", "early_2026_01_31_14_05_09", 0, 2, kReport);
+  const LogPaths paths =
+      PathsFor(folder_.At("logs"), "early_2026_01_31_14_05_09", "node", 0, 0);
+  const auto window =
+      std::filesystem::path(paths.advice).parent_path().parent_path();
+  ASSERT_TRUE(WriteText(R"({"steps": {"count": 5, "mean_ms": 14.6},
+      "findings": [{"id": "straggler-rank", "severity": "critical",
+      "gain_kind": "predicted", "gain_ms_per_step": {"expected": 9.78}}]})",
+                        (window / "report.json").string())
+                  .ok());
+  const Outcome run = Run("list " + folder_.At("logs"));
+  EXPECT_THAT(run.out, HasSubstr("2 ranks, 5 steps of 14.6 ms; first: "
+                                 "straggler-rank, 9.78 ms per step"));
+}
+
 TEST_F(ListCommandTest, NamesRunsAndWindowsOldestFirst) {
   Window("logs", "late_2026_02_01_10_00_00", 0, 1, "");
   Window("logs", "early_2026_01_31_14_05_09", 0, 2, kReport);

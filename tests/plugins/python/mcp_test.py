@@ -94,8 +94,10 @@ def test_what_cannot_be_done_is_said():
         ("what_if", {"path": RESNET, "changes": {"wrkers": 1}}),
         ("explain", {"id": "no-such-rule"}),
         ("top", {"path": RESNET, "table": "none"}),
+        ("what_if", {"path": RESNET}),
     ])
-    for (failed, text), says in zip(answers, ["none.json", "did you mean 'workers'?", "no rule has the id", "no table"]):
+    expected = ["none.json", "did you mean 'workers'?", "no rule has the id", "no table", "at least one change"]
+    for (failed, text), says in zip(answers, expected):
         assert failed and says in text
 
 

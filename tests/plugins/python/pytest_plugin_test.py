@@ -34,6 +34,16 @@ def test_a_slower_step_fails_and_noise_does_not(tmp_path):
     assert "slower than before" in slower.stdout and "ms per step: gained -" in slower.stdout
 
 
+def test_a_baseline_that_does_not_exist_is_said(tmp_path):
+    done = run(tmp_path, 0, "--stepscope-baseline", "none")
+    assert done.returncode == 4
+    assert "there is no folder 'none'" in done.stderr
+    (tmp_path / "empty").mkdir()
+    done = run(tmp_path, 0.001, "--stepscope-baseline", "empty")
+    assert done.returncode == 0, done.stdout
+    assert "does not exist, so this test is compared with nothing" in done.stdout
+
+
 def test_a_wrong_percentage_is_wrong_usage(tmp_path):
     done = run(tmp_path, 0, "--stepscope-fail-over", "5")
     assert done.returncode == 4

@@ -67,6 +67,19 @@ TEST(RangeDecodeTest, ClassifiesScopesThatTheUserNamed) {
   EXPECT_EQ(trace.ranges()[0].kind, RangeKind::kOptimizer);
 }
 
+// A program with a torch.profiler of its own marks each step, too.
+TEST(RangeDecodeTest, LeavesOutMarksOfOthersBesideOwnSteps) {
+  std::vector<Slot> slots;
+  PutRange(slots, 100, 200, "ProfilerStep#12", "", kClassifyLater);
+  TraceBuilder builder;
+  builder.Add(Step{.begin_ns = 90, .end_ns = 210, .number = 3, .thread = 0});
+  DecodeRanges(LogOf(slots), PlainClock(), builder);
+  const Trace trace = builder.Build();
+  ASSERT_EQ(trace.steps().size(), 1u);
+  EXPECT_EQ(trace.steps()[0].number, 3);
+  EXPECT_TRUE(trace.ranges().empty());
+}
+
 TEST(RangeDecodeTest, NamesThreadsThatNobodyNamedBetter) {
   const std::vector<Slot> none;
   TraceBuilder builder;

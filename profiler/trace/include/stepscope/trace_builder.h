@@ -84,6 +84,7 @@ class TraceBuilder {
   RowId Add(const DeviceSample& row);
   void Add(Loss row);
 
+  std::span<const Step> steps() const { return trace_.steps_; }
   // The rows added so far, for readers that find missing fields later in the
   // file. The next Add() invalidates the spans.
   std::span<Kernel> kernels() { return trace_.kernels_; }
