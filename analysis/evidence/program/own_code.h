@@ -22,7 +22,7 @@ struct OwnCodePlace {
 struct OwnCode {
   // Time per step in pauses of more than kFrameworkGapNs between ops of the
   // training thread, in the steady steps. At step marks and at both ends of
-  // backward, pauses must exceed 0.5 ms. Leaves out saving the model, and what
+  // backward, pauses must exceed 0.6 ms. Leaves out saving the model, and what
   // the optimizer does in its calls. Where a few steps have most of the pauses
   // before ops of the same name, the median step's time counts: the rest is due
   // to another program that took the core.

@@ -149,7 +149,7 @@ constexpr Rule kRules[] = {
      .avoid = "a loader range, the garbage collector or a range named for "
               "saving covers the pauses, or they are shorter, because then the "
               "framework is starting the next op (launch-bound). Not counted "
-              "are 0.5 ms at each step mark and at both ends of backward, "
+              "are 0.6 ms at each step mark and at both ends of backward, "
               "which the recorder and the framework may need, and what the "
               "optimizer does in zero_grad, which frees the gradients, and in "
               "step. If events were lost, ops may be missing, and the rule is "

@@ -185,8 +185,8 @@ Report AtTheMark(int64_t us, const std::string& head = "") {
 }
 
 TEST(PythonBetweenOpsTest, IgnoresAShortPauseAtTheStepMark) {
-  EXPECT_TRUE(IsClean(AtTheMark(500), "python-between-ops"));
-  EXPECT_FALSE(IsClean(AtTheMark(501), "python-between-ops"));
+  EXPECT_TRUE(IsClean(AtTheMark(600), "python-between-ops"));
+  EXPECT_FALSE(IsClean(AtTheMark(601), "python-between-ops"));
 }
 
 // Steps of about 1.5 ms with a pause of `us` before and after backward.
@@ -203,11 +203,11 @@ Report AroundBackward(int64_t us) {
 }
 
 TEST(PythonBetweenOpsTest, IgnoresShortPausesAroundBackward) {
-  EXPECT_TRUE(IsClean(AroundBackward(500), "python-between-ops"));
-  const Report report = AroundBackward(501);
+  EXPECT_TRUE(IsClean(AroundBackward(600), "python-between-ops"));
+  const Report report = AroundBackward(601);
   const Finding* finding = Find(report, "python-between-ops");
   ASSERT_NE(finding, nullptr);
-  EXPECT_NEAR(finding->gain.expected_ms, 1.002, 0.01);
+  EXPECT_NEAR(finding->gain.expected_ms, 1.202, 0.01);
 }
 
 // Steps with a pause of 2 ms in the optimizer's range, followed by the op
