@@ -18,6 +18,7 @@
 #include "evidence/optimizer_work.h"
 #include "ops/op_arguments.h"
 #include "replay/model/loader.h"
+#include "steps/step_window.h"
 #include "words/labels.h"
 #include "words/quantities.h"
 
@@ -57,12 +58,6 @@ bool SlowStepsRecur(const AnalysisContext& context) {
          std::ranges::count_if(context.stalls.stalls, recurs) >= kRecurring;
 }
 
-double MeanOf(const std::vector<double>& values) {
-  double sum = 0;
-  for (double value : values) sum += value;
-  return sum / static_cast<double>(std::max<size_t>(values.size(), 1));
-}
-
 // The lengths of the steady steps; with `slow`, of all but warm-up. Then the
 // steps from one update to the next count as their mean, if gradients
 // accumulate.
@@ -86,7 +81,7 @@ std::vector<double> StepsMs(const AnalysisContext& context, bool slow) {
     }
     if (begun) cycle.push_back(length(i));
     if (!steps.rare_updates[i]) continue;
-    if (begun) ms.push_back(MeanOf(cycle));
+    if (begun) ms.push_back(Mean(cycle));
     cycle.clear();
     begun = true;
   }
@@ -102,7 +97,7 @@ StepSpread SpreadOf(const AnalysisContext& context, bool slow) {
   if (context.stats.count == 0) return spread;
   spread.steps = static_cast<int64_t>(ms.size());
   spread.median_ms = Median(ms);
-  spread.step_ms = slow ? MeanOf(StepsMs(context, true)) : spread.median_ms;
+  spread.step_ms = slow ? Mean(StepsMs(context, true)) : spread.median_ms;
   spread.min_ms = std::ranges::min(ms);
   spread.max_ms = std::ranges::max(ms);
   spread.batch_size = BatchSize(context.trace);
@@ -120,7 +115,7 @@ StepSpread SpreadOf(const AnalysisContext& context, bool slow) {
 Gain Difference(const std::vector<double>& before, std::vector<double> after,
                 double scale, bool means) {
   const auto middle = [&](std::vector<double> values) {
-    return means ? MeanOf(values) : Median(std::move(values));
+    return means ? Mean(values) : Median(std::move(values));
   };
   for (double& ms : after) ms *= scale;
   std::mt19937 random(1);
@@ -347,9 +342,9 @@ void Predict(const AnalysisContext& before, const AnalysisContext& after,
   comparison.changed_settings = ChangesInWords(settings);
   // With a GPU, settings alone are not enough to predict a gain, because most
   // changes are expressed only in the findings' edits.
+  const bool can_replay = CanReplay(before.replay, settings);
   const bool replayed = settings != Edit() && before.replay.check().valid &&
-                        CanReplay(before.replay, settings) &&
-                        (!before.has_gpu || !followed.empty());
+                        can_replay && (!before.has_gpu || !followed.empty());
   if (followed.empty() && !replayed) return;
   const bool bound = comparison.predicted_kind == GainKind::kBound;
   if (!bound) comparison.predicted_kind = GainKind::kPredicted;
@@ -361,7 +356,7 @@ void Predict(const AnalysisContext& before, const AnalysisContext& after,
       all.batch = 1;
       all.fused_update = -1;
     }
-    if (CanReplay(before.replay, settings)) all = Combine(all, settings);
+    if (can_replay) all = Combine(all, settings);
     if (all != Edit()) comparison.predicted = PredictDifference(before, all);
   }
   LimitToStep(comparison.before.step_ms, comparison.predicted);

@@ -37,6 +37,19 @@ constexpr std::pair<std::string_view, double> kBus[] = {
     {"TITAN", kPcie3}, {"GTX", kPcie3},    {"MI50", kPcie3},
     {"MI60", kPcie3}};
 
+// Marks the ops of the rows of `table` and all ops around them. Walking up
+// stops at the first marked op, because everything around it is marked as well.
+template <typename Table>
+void MarkOpsAround(const Trace& trace, const Table& table,
+                   std::vector<bool>& marked) {
+  for (const auto& row : table) {
+    for (RowId op = row.op; op != kNone && !marked[op];
+         op = trace.ops()[op].parent) {
+      marked[op] = true;
+    }
+  }
+}
+
 }  // namespace
 
 std::optional<MemoryKind> HostMemoryOf(const Copy& copy, Direction direction) {
@@ -188,22 +201,18 @@ double DeviceBusRate(const Trace& trace) {
   return 0;
 }
 
-// An op launches if an op inside it does. Walking up stops at the first marked
-// op, because everything around it is marked as well.
 std::vector<bool> OpsThatLaunch(const Trace& trace) {
   std::vector<bool> launches(trace.ops().size());
-  const auto mark = [&](const auto& table) {
-    for (const auto& work : table) {
-      for (RowId op = work.op; op != kNone && !launches[op];
-           op = trace.ops()[op].parent) {
-        launches[op] = true;
-      }
-    }
-  };
-  mark(trace.kernels());
-  mark(trace.copies());
-  mark(trace.memsets());
+  MarkOpsAround(trace, trace.kernels(), launches);
+  MarkOpsAround(trace, trace.copies(), launches);
+  MarkOpsAround(trace, trace.memsets(), launches);
   return launches;
+}
+
+std::vector<bool> OpsThatCall(const Trace& trace) {
+  std::vector<bool> calls(trace.ops().size());
+  MarkOpsAround(trace, trace.runtime_calls(), calls);
+  return calls;
 }
 
 }  // namespace stepscope

@@ -72,5 +72,8 @@ double DeviceBusRate(const Trace& trace);
 // Returns, by row of ops(), whether the op or an op inside it launched an
 // activity.
 std::vector<bool> OpsThatLaunch(const Trace& trace);
+// Returns, by row of ops(), whether the op or an op inside it called the CUDA
+// runtime.
+std::vector<bool> OpsThatCall(const Trace& trace);
 
 }  // namespace stepscope

@@ -11,6 +11,7 @@
 #include "ops/intervals.h"
 #include "ranks/joint_program.h"
 #include "ranks/late_ranks.h"
+#include "steps/step_window.h"
 #include "steps/steps.h"
 
 namespace stepscope {
@@ -24,16 +25,10 @@ constexpr size_t kLeastSteps = 3;
 // Of all ranks together. This many take some 500 MB.
 constexpr size_t kMostCollectives = 5'000'000;
 
-double MeanOf(const std::vector<double>& values) {
-  double sum = 0;
-  for (double value : values) sum += value;
-  return sum / static_cast<double>(values.size());
-}
-
 struct Outcome {
   std::vector<double> step_ns;  // from the end of one step to the next
   std::vector<int64_t> last;    // how often each rank was last
-  double mean() const { return MeanOf(step_ns); }
+  double mean() const { return Mean(step_ns); }
 };
 
 // Runs the collectives of all ranks. Valid while `run` lives.
@@ -205,7 +200,7 @@ JointRun Balanced(JointRun run, const std::vector<size_t>& ranks) {
   };
   std::vector<double> works(ranks.size());
   std::ranges::transform(ranks, works.begin(), work);
-  const double mean = MeanOf(works);
+  const double mean = Mean(works);
   std::vector<RankProgram> scaled;
   scaled.reserve(ranks.size());
   for (size_t r : ranks) {
@@ -216,7 +211,7 @@ JointRun Balanced(JointRun run, const std::vector<size_t>& ranks) {
   std::ranges::transform(scaled, peers.begin(),
                          [](const RankProgram& program) { return &program; });
   for (size_t r : ranks) {
-    run.programs[r] = Mended(run.programs[r], peers, MeanOf);
+    run.programs[r] = Mended(run.programs[r], peers, Mean);
   }
   return run;
 }

@@ -27,4 +27,10 @@ double Median(std::vector<double> values) {
                            : (values[half - 1] + values[half]) / 2;
 }
 
+double Mean(const std::vector<double>& values) {
+  double sum = 0;
+  for (double value : values) sum += value;
+  return sum / static_cast<double>(std::max<size_t>(values.size(), 1));
+}
+
 }  // namespace stepscope

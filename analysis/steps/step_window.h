@@ -50,5 +50,7 @@ const char* StepKindName(StepKind kind);
 // Returns the median; for an even count, the mean of the middle two values.
 // REQUIRES: values is not empty.
 double Median(std::vector<double> values);
+// Returns the mean; 0 if there are no values.
+double Mean(const std::vector<double>& values);
 
 }  // namespace stepscope

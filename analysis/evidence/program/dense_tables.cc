@@ -154,6 +154,14 @@ void FindBackwardOps(const AnalysisContext& m, BySize& sizes,
   }
 }
 
+// Whether the autograd engine adds gradients of one tensor in this op.
+bool IsSumOfEngine(const AnalysisContext& m, RowId row) {
+  const RowId parent = m.trace.ops()[row].parent;
+  return m.tree.traits(row).adding && parent != kNone &&
+         m.trace.name(m.trace.ops()[parent].name)
+             .starts_with("autograd::engine::");
+}
+
 // Finds the nodes that store gradients, and the engine's sums of several
 // gradients of one tensor, which run outside these nodes. Where their sizes
 // were not recorded, the node before tells whose gradient it is.
@@ -172,7 +180,7 @@ class SumFinder {
       if (op.thread == kNone) continue;
       if (m_.tree.traits(row).accumulate_grad) {
         if (InSteadyStep(m_.steps, op.begin_ns)) AddKept(row);
-      } else if (IsSum(row)) {
+      } else if (IsSumOfEngine(m_, row)) {
         if (InSteadyStep(m_.steps, op.begin_ns)) AddSum(row);
       } else if (op.parent == kNone && op.kind == OpKind::kBackward &&
                  !Contains(m_.trace.name(op.name), "AccumulateGrad") &&
@@ -194,13 +202,6 @@ class SumFinder {
   }
 
  private:
-  bool IsSum(RowId row) const {
-    const RowId parent = m_.trace.ops()[row].parent;
-    return m_.tree.traits(row).adding && parent != kNone &&
-           m_.trace.name(m_.trace.ops()[parent].name)
-               .starts_with("autograd::engine::");
-  }
-
   // A view passes on what the node before made: the gradient of a weight goes
   // through the node of aten::t.
   bool IsUnsizedView(RowId forward) const {
@@ -484,10 +485,7 @@ UnsizedTables FindUnsizedTables(const AnalysisContext& m) {
   }
   for (RowId row = 0; row < m.trace.ops().size() && !tables.empty(); ++row) {
     const Op& op = m.trace.ops()[row];
-    if (m.tree.traits(row).adding && op.parent != kNone &&
-        LengthOf(op) >= shortest_fill &&
-        m.trace.name(m.trace.ops()[op.parent].name)
-            .starts_with("autograd::engine::")) {
+    if (LengthOf(op) >= shortest_fill && IsSumOfEngine(m, row)) {
       return {};
     }
   }

@@ -10,6 +10,7 @@
 
 #include "device/gaps.h"
 #include "evidence/call_site.h"
+#include "evidence/host_copies.h"
 #include "evidence/stalls/state_reads.h"
 #include "steps/optimizer_spans.h"
 #include "steps/patterns.h"
@@ -154,14 +155,7 @@ constexpr int kFillers = 4;
 class Freeing {
  public:
   explicit Freeing(const AnalysisContext& context)
-      : m_(context), calls_device_(context.trace.ops().size()) {
-    for (const RuntimeCall& call : m_.trace.runtime_calls()) {
-      for (RowId op = call.op; op != kNone && !calls_device_[op];
-           op = m_.trace.ops()[op].parent) {
-        calls_device_[op] = true;
-      }
-    }
-  }
+      : m_(context), calls_device_(OpsThatCall(context.trace)) {}
 
   bool operator()(const Segment& pause) const {
     int64_t filling_ns = 0, time_ns = pause.begin_ns;

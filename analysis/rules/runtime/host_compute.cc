@@ -17,6 +17,7 @@
 #include "context/rule.h"
 #include "device/gaps.h"
 #include "evidence/call_site.h"
+#include "evidence/host_copies.h"
 #include "evidence/host_spans.h"
 #include "evidence/optimizer_work.h"
 #include "evidence/program/op_shapes.h"
@@ -69,15 +70,9 @@ class Finder {
   explicit Finder(const AnalysisContext& context)
       : m_(context),
         loads_(LoaderSpans(m_.trace, m_.steps.thread)),
-        calls_device_(m_.trace.ops().size()),
+        calls_device_(OpsThatCall(m_.trace)),
         idle_(IdleSpans(m_.waits.idle)) {
     AddLastIdle();
-    for (const RuntimeCall& call : m_.trace.runtime_calls()) {
-      for (RowId op = call.op; op != kNone && !calls_device_[op];
-           op = m_.trace.ops()[op].parent) {
-        calls_device_[op] = true;
-      }
-    }
   }
 
   HostWork Find() {
