@@ -186,6 +186,23 @@ TEST(DeviceReplayTest, LaunchesLimitTheStepOnceTheDeviceIsFaster) {
   EXPECT_NEAR(run.After(edit), Truth(body(3)), 0.05 * Truth(body(3)));
 }
 
+// Behind short kernels, a launch waits for only a few us, each time.
+TEST(DeviceReplayTest, ShortWaitsForRoomInTheQueueAreNoWorkOfTheHost) {
+  const auto body = [](double us) { return ManyKernels(700, us, 2); };
+  constexpr int kManySteps = 12;
+  for (const double us : {10.0, 13.0, 18.0}) {
+    const Recorded run(body(us), kManySteps, "steps 12 warmup=0");
+    EXPECT_NEAR(run.check().limit_error, 0, 0.02) << us;
+    Edit edit;
+    for (const ActivityRef& work : run.Kernels("some_kernel")) {
+      edit.scales.push_back({work, 0.05});
+    }
+    EXPECT_NEAR(run.After(edit), Truth(body(us / 20), kManySteps),
+                0.1 * Truth(body(us / 20), kManySteps))
+        << us;
+  }
+}
+
 TEST(DeviceReplayTest, AReadInTheMiddleCostsTheHostItsHeadStart) {
   const auto body = [](bool reads) {
     return ManyKernels(20, 50, 10) + (reads ? kReadBack : "") +

@@ -1,7 +1,6 @@
 #include "replay/gpu/device_gaps.h"
 
 #include <algorithm>
-#include <deque>
 #include <string_view>
 
 #include "device/gaps.h"
@@ -162,20 +161,6 @@ void MeasureSteps(const Trace& trace, const Steps& steps,
   program.one_off_ns /= steps.steady.size();
 
   MeasureLoading(trace, steps, program);
-
-  std::vector<std::deque<const DeviceNode*>> in_flight(program.streams);
-  for (const DeviceNode& activity : program.activities) {
-    std::deque<const DeviceNode*>& ends = in_flight[activity.stream];
-    const int64_t launched = program.hosts[activity.host].gap.end_ns;
-    while (!ends.empty() && ends.front()->span.end_ns <= launched) {
-      ends.pop_front();
-    }
-    // The launch of a graph leaves the queue with its last activity.
-    if (!ends.empty() && SameGraph(*ends.back(), activity)) ends.pop_back();
-    ends.push_back(&activity);
-    program.deepest_queue =
-        std::max<uint32_t>(program.deepest_queue, ends.size());
-  }
 }
 
 }  // namespace stepscope

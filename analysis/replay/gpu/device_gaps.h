@@ -18,8 +18,8 @@ namespace stepscope {
 void MeasureGaps(const Trace& trace, const OpTree& tree, const Steps& steps,
                  const StepParts& parts, DeviceProgram& program);
 
-// Sets windows, steady, measured_ns, host_only_ns, deepest_queue and the
-// figures about batches. REQUIRES: FindCallWaits() has run.
+// Sets windows, steady, measured_ns, host_only_ns and the figures about
+// batches. REQUIRES: FindCallWaits() has run.
 void MeasureSteps(const Trace& trace, const Steps& steps,
                   DeviceProgram& program);
 

@@ -67,6 +67,7 @@ struct DeviceNode {
   uint32_t first_wait = 0;  // what it waits for on other streams, as indices
   uint32_t wait_count = 0;  // into DeviceProgram::waits
   int32_t step = -1;        // the step whose host window launched it; -1: none
+  uint32_t queued = 0;      // launches of its stream in flight, with its own
   bool collective = false;
   bool to_or_from_host = false;  // a copy between host and device
   bool zero_grad = false;  // launched by zeroing gradients or adding to zeros

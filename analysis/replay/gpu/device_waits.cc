@@ -1,6 +1,7 @@
 #include "replay/gpu/device_waits.h"
 
 #include <algorithm>
+#include <deque>
 #include <optional>
 #include <string_view>
 
@@ -25,6 +26,10 @@ constexpr int64_t kUsualLaunchNs = 5'000;
 // driver's queue holds about 1024 launches, but not all of them start recorded
 // activities.
 constexpr uint32_t kFullQueue = 500;
+// A shorter launch call waited if its queue is nearly as deep as it ever gets,
+// and the call is longer than usual. Our own choice.
+constexpr double kNearlyDeepest = 0.9;
+constexpr double kLongerThanUsual = 1.5;
 
 // True if a copy's call can hold the host until the copy is done.
 bool MayBlock(const Copy& copy) {
@@ -44,15 +49,7 @@ class CallWaits {
         program_(program),
         by_end_(program),
         recorded_(trace, program),
-        role_of_(trace, &RoleOf) {
-    launches_.reserve(program.activities.size());
-    for (const DeviceNode& activity : program.activities) {
-      launches_.push_back(launches_.empty() ? 0
-                          : SameGraph(activity, *(&activity - 1))
-                              ? launches_.back()
-                              : launches_.back() + 1);
-    }
-  }
+        role_of_(trace, &RoleOf) {}
 
   void Find() {
     for (HostNode& node : program_.hosts) {
@@ -95,8 +92,8 @@ class CallWaits {
       SetWait(node, all ? NodeWait::kDevice : NodeWait::kActivity, target);
     } else if (role == CallRole::kCopy && node.activity_count > 0) {
       FindCopyWait(node, node.first_activity + node.activity_count - 1);
-    } else if (node.activity_count > 0 && length > kLongLaunchNs) {
-      FindLaunchWait(node);
+    } else if (node.activity_count > 0) {
+      FindLaunchWait(node, length);
     } else if (role == CallRole::kRelease && length > kShortCallNs) {
       // The call waits for the whole device, even if the recording shows an
       // idle one. It did not wait if an activity ran on after it returned.
@@ -125,17 +122,23 @@ class CallWaits {
   // A launch call that takes long while hundreds of launches are in flight
   // waits for room in the queue. It is taken to wait for the activity that
   // ended last before the call returned.
-  void FindLaunchWait(HostNode& node) {
+  void FindLaunchWait(HostNode& node, int64_t length_ns) {
+    const uint32_t queued = program_.activities[node.first_activity].queued;
+    if (queued < kFullQueue) return;
+    if (!usual_launch_ns_) usual_launch_ns_ = UsualLaunchNs(program_);
+    if (length_ns <= kLongLaunchNs &&
+        (queued < kNearlyDeepest * program_.deepest_queue ||
+         length_ns <= kLongerThanUsual * *usual_launch_ns_)) {
+      return;
+    }
     const uint32_t last = LastDone(node);
     if (last == kNoActivity ||
-        launches_[launched_ - 1] - launches_[last] < kFullQueue ||
         program_.activities[last].span.end_ns <= node.gap.end_ns) {
       return;
     }
     const double length = node.own_ns;
     SetWait(node, NodeWait::kActivity, last);
     // With room in the queue, the call would still take the usual launch time.
-    if (!usual_launch_ns_) usual_launch_ns_ = UsualLaunchNs(program_);
     node.before_ns = std::clamp<double>(*usual_launch_ns_ - node.own_ns, 0,
                                         length - node.own_ns);
     node.own_ns += node.before_ns;
@@ -171,20 +174,36 @@ class CallWaits {
   std::optional<int64_t> usual_launch_ns_;  // computed only for full queues
   RecordedWaits recorded_;
   ByName<CallRole> role_of_;
-  std::vector<uint32_t> launches_;  // by activity: launches before its own
   uint32_t launched_ = 0;           // activities launched up to the node
   int64_t busy_until_ = INT64_MIN;  // by activities launched before the node
 };
 
 }  // namespace
 
+void CountQueued(DeviceProgram& program) {
+  std::vector<std::deque<const DeviceNode*>> in_flight(program.streams);
+  for (DeviceNode& activity : program.activities) {
+    std::deque<const DeviceNode*>& queue = in_flight[activity.stream];
+    const int64_t launched = program.hosts[activity.host].gap.end_ns;
+    while (!queue.empty() && queue.front()->span.end_ns <= launched) {
+      queue.pop_front();
+    }
+    // The launch of a graph leaves the queue with its last activity.
+    if (!queue.empty() && SameGraph(*queue.back(), activity)) queue.pop_back();
+    queue.push_back(&activity);
+    activity.queued = queue.size();
+    program.deepest_queue = std::max(program.deepest_queue, activity.queued);
+  }
+}
+
 int64_t UsualLaunchNs(const DeviceProgram& program) {
   std::vector<int64_t> lengths;
   for (const HostNode& node : program.hosts) {
+    if (!node.launches || node.activity_count == 0) continue;
+    const DeviceNode& first = program.activities[node.first_activity];
     const int64_t length = node.call_end_ns - node.gap.end_ns;
-    if (node.launches && node.activity_count > 0 && length <= kLongLaunchNs &&
-        program.activities[node.first_activity].ref.table ==
-            ActivityTable::kKernel) {
+    if (first.ref.table == ActivityTable::kKernel &&
+        first.queued < kFullQueue && length <= kLongLaunchNs) {
       lengths.push_back(length);
     }
   }

@@ -13,13 +13,18 @@
 
 namespace stepscope {
 
-// A call of at most 10 us did not wait.
+// A call of at most 10 us did not wait, unless it launches into a full queue.
 inline constexpr int64_t kShortCallNs = 10'000;
 
+// Sets DeviceNode::queued and DeviceProgram::deepest_queue.
+void CountQueued(DeviceProgram& program);
+
 // Sets wait, target, own_ns, tail_ns and before_ns of the blocking host nodes.
+// REQUIRES: CountQueued() was called.
 void FindCallWaits(const Trace& trace, DeviceProgram& program);
 
 // Returns the median time in ns of the launch calls that do not wait.
+// REQUIRES: CountQueued() was called.
 int64_t UsualLaunchNs(const DeviceProgram& program);
 
 // Sets DeviceProgram::waits, and the latency, overlap and late start of each

@@ -50,21 +50,28 @@ std::vector<Span> Occupied(const Trace& trace, const DeviceProgram& program) {
   return occupied;
 }
 
-// Returns the disjoint spans of the long calls of the chain, without the time
-// that every launch takes.
+bool Waits(const DeviceProgram& program, RowId call) {
+  const uint32_t node = program.node_of_call[call];
+  return node != kNoActivity && program.hosts[node].wait != NodeWait::kNothing;
+}
+
+// Returns the disjoint spans of the long calls of the chain, and of launches
+// into a full queue, without the time that every launch takes.
 std::vector<Span> LongCalls(const Trace& trace, const DeviceProgram& program) {
   const int64_t launch_ns = UsualLaunchNs(program);
   std::vector<bool> ours(trace.threads().size());
   for (RowId thread : program.threads) ours[thread] = true;
   std::vector<Span> spans;
-  for (const RuntimeCall& call : trace.runtime_calls()) {
-    if (call.thread == kNone || !ours[call.thread] ||
-        call.end_ns - call.begin_ns <= kShortCallNs) {
-      continue;
-    }
+  for (RowId row = 0; row < trace.runtime_calls().size(); ++row) {
+    const RuntimeCall& call = trace.runtime_calls()[row];
+    if (call.thread == kNone || !ours[call.thread]) continue;
     const std::string_view name = trace.name(call.name);
     if (WorksItself(name)) continue;
     const bool launches = Contains(name, "Launch");
+    if (call.end_ns - call.begin_ns <= kShortCallNs &&
+        !(launches && Waits(program, row))) {
+      continue;
+    }
     spans.push_back({call.begin_ns + (launches ? launch_ns : 0), call.end_ns});
   }
   return Merge(std::move(spans));

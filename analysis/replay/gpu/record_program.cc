@@ -382,6 +382,7 @@ DeviceProgram MakeDeviceProgram(const Trace& trace, const OpTree& tree,
   Builder(trace, window, program).Build();
   MeasureGaps(trace, tree, steps, parts, program);
   AddRecorder(trace, tree, steps.thread, cost, program);
+  CountQueued(program);
   FindCallWaits(trace, program);
   program.first_begin_ns = steps.windows[0].tiled.begin_ns;
   program.first_lag_ns = static_cast<double>(program.first_begin_ns -
