@@ -54,7 +54,10 @@ Contention FindContention(const Trace& trace, const Steps& steps) {
   found.own_threads = OwnThreads(trace);
   found.cores = trace.run().usable_cores;
   const Usage rows = UsageOfSteps(trace);
+  // Workers that are threads are counted with their process.
+  const bool add_workers = WorkersAreProcesses(trace);
   double delay = 0, delays = 0, switches = 0, counted = 0, step_ns = 0;
+  double wall = 0, cpu = 0;
   for (size_t i : steps.steady) {
     step_ns += static_cast<double>(steps.windows[i].tiled.length());
     const auto row = rows.find(steps.windows[i].number);
@@ -64,6 +67,13 @@ Contention FindContention(const Trace& trace, const Steps& steps) {
       delay += static_cast<double>(usage->run_delay_ns);
       ++delays;
     }
+    if (usage->process_cpu_ns >= 0) {
+      wall += static_cast<double>(usage->end_ns - usage->begin_ns);
+      cpu += static_cast<double>(usage->process_cpu_ns);
+      if (add_workers && usage->loader_cpu_ns > 0) {
+        cpu += static_cast<double>(usage->loader_cpu_ns);
+      }
+    }
     // The switches are used only in the text of the finding.
     if (usage->involuntary_switches >= 0) {
       switches += static_cast<double>(usage->involuntary_switches);
@@ -71,14 +81,22 @@ Contention FindContention(const Trace& trace, const Steps& steps) {
     }
   }
   if (counted > 0) found.switches = switches / counted;
+  if (wall > 0) {
+    found.busy_cores = cpu / wall * std::max(1, trace.run().local_ranks);
+  }
   if (delays == 0) return found;
   found.delay_ns = delay / delays;
   step_ns /= static_cast<double>(steps.steady.size());
   found.is_large = found.delay_ns >= kLargeDelayFrac * step_ns;
   // With more threads than cores, the run competes with itself
   // (cpu-oversubscription).
-  found.by_others = found.is_large && found.own_threads > 0 &&
-                    found.own_threads <= found.cores;
+  if (!found.is_large || found.own_threads <= 0 ||
+      found.own_threads > found.cores) {
+    return found;
+  }
+  const double left_ns = (found.cores - found.busy_cores) * step_ns;
+  found.by_further_threads = found.busy_cores >= 0 && left_ns < found.delay_ns;
+  found.by_others = !found.by_further_threads;
   return found;
 }
 

@@ -23,11 +23,16 @@ struct Contention {
   // Intra-op threads of all ranks of the host, and loader workers; -1: unknown.
   int64_t own_threads = -1;
   int32_t cores = -1;  // usable ones; -1: unknown
+  // Cores that all ranks of the host keep busy on average, with all of their
+  // threads and loader workers; -1: unknown.
+  double busy_cores = -1;
   // The delay is at least kLargeDelayFrac of the step.
   bool is_large = false;
-  // The delay is large although each of the run's own threads has a core, so
-  // other programs take the cores.
+  // The delay is large although there is a core for each of own_threads. If the
+  // run leaves enough CPU time for the delay, other programs took the core.
+  // Otherwise further threads of the run did.
   bool by_others = false;
+  bool by_further_threads = false;
 };
 
 // A pure function of the Trace and its steps.

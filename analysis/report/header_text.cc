@@ -109,8 +109,8 @@ void PrintStepBreakdown(const Report& report, TextPage& page) {
   if (std::ranges::count(report.findings, "contended-cores", &Finding::id)) {
     page.Wrapped("  ",
                  (report.time_split_ms.contains("contended")
-                      ? std::string("other programs use this run's cores: they "
-                                    "lengthen its times")
+                      ? std::string("the training thread has to wait for "
+                                    "cores, which lengthens the times")
                       : std::string("ops take much longer than one core needs "
                                     "for them")) +
                      ", so no finding but contended-cores counts as proven");

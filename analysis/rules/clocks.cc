@@ -216,6 +216,51 @@ Verdict CheckStalledOps(const AnalysisContext& m) {
                     .regardless = true});
 }
 
+constexpr char kIncluded[] =
+    " The other times in this report include the waits.";
+
+void DescribeOthers(const Contention& found, Finding& finding) {
+  finding.evidence += "The run itself has only " +
+                      Count(found.own_threads, "thread") + " for " +
+                      Count(found.cores, "core") +
+                      ", so other programs use them." + kIncluded;
+  const std::string who =
+      "find the programs that use the cores (top, ps -eo pcpu,comm "
+      "--sort=-pcpu), and move them or this run elsewhere; taskset keeps them "
+      "apart. If both must share the cores, use fewer threads: ";
+  const std::string why =
+      ", because an op that runs on several threads waits for the slowest of "
+      "them";
+  finding.fix_cpp = who + "at::set_num_threads(N)" + why;
+  finding.fix_python = who + "torch.set_num_threads(N)" + why;
+  finding.wrong_if =
+      "the run has threads besides its intra-op threads and loader workers "
+      "that compute";
+}
+
+// Ops and loader have a core per thread, but the run keeps more cores busy.
+void DescribeFurtherThreads(const Contention& found, Finding& finding) {
+  finding.evidence +=
+      "The run keeps " + Number(found.busy_cores) + " of " +
+      Count(found.cores, "core") +
+      " busy. Intra-op threads and loader workers "
+      "are no more than the cores (" +
+      std::to_string(found.own_threads) +
+      "), so further threads of the program compute beside them." + kIncluded;
+  const std::string which =
+      "find out which threads compute (top -H -p PID), and let them do less or "
+      "start later; ";
+  finding.fix_cpp = which +
+                    "if they must run, leave cores to them: "
+                    "at::set_num_threads(N)";
+  finding.fix_python =
+      which +
+      "py-spy dump --pid PID shows what Python threads do; if they must run, "
+      "leave cores to them: torch.set_num_threads(N)";
+  finding.wrong_if =
+      "the process may use less CPU time than its cores could give (a quota)";
+}
+
 Verdict CheckContention(const AnalysisContext& m) {
   const Contention& found = m.contention;
   if (!found.is_large && !m.has_gpu && m.trace.watched(Kind::kOpShapes)) {
@@ -228,8 +273,8 @@ Verdict CheckContention(const AnalysisContext& m) {
   if (found.own_threads < 0 || found.cores <= 0) {
     return Skip("the number of usable cores or of threads was not recorded");
   }
-  // If the run itself has too many threads, cpu-oversubscription reports it.
-  if (!found.by_others) return Clean();
+  // If ops and loader have too many threads, cpu-oversubscription reports it.
+  if (!found.by_others && !found.by_further_threads) return Clean();
   Finding finding;
   finding.confidence = Confidence::kProven;
   finding.evidence =
@@ -240,25 +285,13 @@ Verdict CheckContention(const AnalysisContext& m) {
       (found.switches < 0 ? ""
                           : ", and loses its core " + Number(found.switches) +
                                 " times a step") +
-      ", although the run itself has only " +
-      Count(found.own_threads, "thread") + " for " +
-      Count(found.cores, "core") +
-      ": other programs use them. The other times in this report include such "
-      "waits.";
+      ". ";
   finding.assumption = "at best: the training thread always has a core";
-  const std::string who =
-      "find the programs that use the cores (top, ps -eo pcpu,comm "
-      "--sort=-pcpu), and move them or this run elsewhere; taskset keeps them "
-      "apart. If both must share the cores, use fewer threads: ";
-  finding.fix_cpp = who +
-                    "at::set_num_threads(N), because an op that runs on "
-                    "several threads waits for the slowest of them";
-  finding.fix_python = who +
-                       "torch.set_num_threads(N), because an op that runs on "
-                       "several threads waits for the slowest of them";
-  finding.wrong_if =
-      "the run has threads besides its intra-op threads and loader workers "
-      "that compute";
+  if (found.by_others) {
+    DescribeOthers(found, finding);
+  } else {
+    DescribeFurtherThreads(found, finding);
+  }
   // Contention causes noise, so the noise must not suppress the finding.
   return Fire(Found{.finding = std::move(finding),
                     .bound_ns = found.delay_ns,
@@ -275,7 +308,10 @@ constexpr Rule kRules[] = {
      .detect =
          "the training thread waits for a core for 5 % of the step, although "
          "the intra-op threads of all ranks and the loader workers are no more "
-         "than the usable cores. Then no other finding counts as proven. On a "
+         "than the usable cores: other programs use the cores or, if the run "
+         "leaves them too little time for that, further threads of the "
+         "program. "
+         "Then no other finding counts as proven. On a "
          "CPU-only run also: simple ops and matrix products take 10 % of the "
          "step longer than a core with 0.5 GB/s and 2 GFLOP/s would",
      .avoid = "the run's own threads exceed its cores (cpu-oversubscription); "

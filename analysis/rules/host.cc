@@ -146,6 +146,7 @@ Verdict CheckCoresIdle(const AnalysisContext& m) {
   const int workers = std::max(0, program.workers);
   if (int64_t{program.threads} * ranks + workers >= all_cores) return Clean();
   if (parallel < kParallelShare * step) return Clean();
+  if (m.contention.by_further_threads) return Clean();
 
   // Also try fewer threads, because small ops can be faster on fewer threads
   // than there are cores.
@@ -435,7 +436,8 @@ constexpr Rule kRules[] = {
          "cores or threads were not recorded, the finding asks for them. If "
          "other programs use the cores, it is a hint with an upper bound, from "
          "which the bound of contended-cores is subtracted",
-     .avoid = "the run uses a GPU: its launching thread needs only one core",
+     .avoid = "the run uses a GPU: its launching thread needs only one core; "
+              "or further threads of the program use the cores",
      .fix_cpp = "at::set_num_threads, OMP_NUM_THREADS",
      .fix_python = "torch.set_num_threads, OMP_NUM_THREADS"}};
 

@@ -107,6 +107,12 @@ bool NamesWorkerProcesses(const Trace& trace) {
   });
 }
 
+bool WorkersAreProcesses(const Trace& trace) {
+  return std::ranges::any_of(trace.loaders(), [&](const Loader& loader) {
+    return trace.name(loader.kind) == "processes";
+  });
+}
+
 std::vector<RowId> BatchRanges(const Trace& trace, RowId thread) {
   std::vector<RowId> rows;
   if (thread == kNone) return rows;

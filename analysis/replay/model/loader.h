@@ -22,6 +22,9 @@ int LoaderBatchesAhead(const Trace& trace);
 // True if a range on any thread belongs to a DataLoader with worker processes.
 bool NamesWorkerProcesses(const Trace& trace);
 
+// True if a Loader row says that batches are made by child processes.
+bool WorkersAreProcesses(const Trace& trace);
+
 // The rows of ranges() in which `thread` waits for a batch or makes it: its
 // loader ranges, or phases named "data" if the recording has none. Waits for
 // the first batch of a validation pass are left out, because no worker can

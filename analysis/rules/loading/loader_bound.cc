@@ -159,10 +159,7 @@ struct Load {
 
 Load LoadOf(const AnalysisContext& m, int workers) {
   Load load;
-  const bool processes =
-      std::ranges::any_of(m.trace.loaders(), [&](const Loader& loader) {
-        return m.trace.name(loader.kind) == "processes";
-      });
+  const bool processes = WorkersAreProcesses(m.trace);
   double wall = 0, cpu = 0, worker_cpu = 0, count = 0;
   for (const HostUsage& usage : m.trace.host_usage()) {
     if (usage.end_ns <= usage.begin_ns || usage.process_cpu_ns < 0) continue;

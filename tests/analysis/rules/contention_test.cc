@@ -14,8 +14,10 @@ namespace {
 // In each step, the training thread has no core for `delay_ms`. If `collects`,
 // the garbage collector runs for 10 of the 20 ms.
 Report Beside(int threads, int cores, int64_t delay_ms,
-              const std::string& fields = "", bool collects = false) {
-  std::string text = "run usable_cores=" + std::to_string(cores) + "\n";
+              const std::string& fields = "", bool collects = false,
+              const std::string& loader = "") {
+  std::string text =
+      "run usable_cores=" + std::to_string(cores) + "\n" + loader;
   for (int i = 0; i < 3; ++i) {
     const int64_t begin = i * 100'000'000;
     const auto span = [&](int64_t length) {
@@ -60,8 +62,35 @@ TEST(ContendedCoresTest, IsACauseOfItsOwn) {
   EXPECT_NE(ToText(report, {}).find("waiting for a free core 50.0"),
             std::string::npos)
       << ToText(report, {});
-  EXPECT_NE(ToText(report, {}).find("other programs use this run's cores"),
+  EXPECT_NE(ToText(report, {}).find("has to wait for cores"),
             std::string::npos);
+}
+
+// Python threads of the program, or ops of another thread, take the cores. What
+// the run leaves of 2 cores is less than the 50 ms that the thread waited.
+TEST(ContendedCoresTest, DoesNotBlameOthersForTheRunsFurtherThreads) {
+  const Finding own =
+      *Find(Beside(2, 2, 50, " process_cpu_ns=190000000"), "contended-cores");
+  EXPECT_NE(own.evidence.find("keeps 1.90 of 2 cores busy"), std::string::npos)
+      << own.evidence;
+  EXPECT_EQ(own.evidence.find("other programs"), std::string::npos);
+  EXPECT_NE(own.fix_python.find("py-spy"), std::string::npos);
+  EXPECT_NEAR(own.gain.expected_ms, 50, 1e-6);
+  const Finding others =
+      *Find(Beside(2, 2, 50, " process_cpu_ns=140000000"), "contended-cores");
+  EXPECT_NE(others.evidence.find("other programs"), std::string::npos);
+  // Child processes make batches, and their time is no part of the process's.
+  const std::string shared = " process_cpu_ns=140000000 loader_cpu_ns=50000000";
+  const std::string loader = "loader kind=processes workers=1\n";
+  EXPECT_NE(Find(Beside(1, 2, 50, shared, false, loader), "contended-cores")
+                ->evidence.find("further threads"),
+            std::string::npos);
+}
+
+// One of two cores looks idle, but another thread of the program uses it.
+TEST(ContendedCoresTest, LeavesNoCoreIdleThatFurtherThreadsUse) {
+  EXPECT_TRUE(
+      IsClean(Beside(1, 2, 20, " process_cpu_ns=195000000"), "cores-idle"));
 }
 
 TEST(ContendedCoresTest, MakesOtherFindingsLessCertain) {
