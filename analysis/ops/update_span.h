@@ -1,4 +1,4 @@
-// UpdateSpanOf(): when an optimizer's step updates parameters.
+// The ranges of torch.optim, and when they update parameters.
 #pragma once
 
 #include <stepscope/trace.h>
@@ -9,6 +9,12 @@
 #include "ops/intervals.h"
 
 namespace stepscope {
+
+// True for a range of step(); false for one of zero_grad().
+inline bool IsOptimizerStep(const Trace& trace, const Range& range) {
+  return range.kind == RangeKind::kOptimizer &&
+         trace.name(range.name).starts_with("Optimizer.step");
+}
 
 // Returns the part of a range of torch.optim in which parameters are updated.
 // step(closure) also runs the forward and the backward pass, as Lightning and

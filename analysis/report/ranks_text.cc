@@ -359,10 +359,7 @@ void WriteRanks(const RankComparison& ranks, JsonText& json) {
   json.Field("skewed", ranks.skewed);
   json.Field("unmatched", ranks.unmatched);
   json.Field("partial", ranks.partial);
-  json.Key("unmatched_ranks");
-  json.Open('[');
-  for (int32_t rank : ranks.unmatched_ranks) json.Value(int64_t{rank});
-  json.Close(']');
+  json.Texts("unmatched_ranks", ranks.unmatched_ranks);
   json.Field("steps", ranks.steps);
   json.Field("steps_of_other_shapes", ranks.steps_of_other_shapes);
   json.Field("clock_residual_us", ranks.clock_residual_us);

@@ -10,6 +10,7 @@
 
 #include "ops/contains.h"
 #include "ops/host_memory.h"
+#include "ops/update_span.h"
 #include "steps/repeated_work.h"
 
 namespace stepscope {
@@ -294,8 +295,7 @@ size_t UpdatesPerTurn(const std::vector<int64_t>& nodes) {
 std::vector<Span> UpdatesOf(const Trace& trace, RowId thread) {
   std::vector<Span> single;
   for (const Range& range : trace.ranges()) {
-    if (range.kind == RangeKind::kOptimizer && range.thread == thread &&
-        trace.name(range.name).starts_with("Optimizer.step")) {
+    if (range.thread == thread && IsOptimizerStep(trace, range)) {
       single.push_back({range.begin_ns, range.end_ns});
     }
   }

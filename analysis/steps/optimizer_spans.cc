@@ -15,11 +15,10 @@ namespace {
 std::vector<Span> NamedSpans(const Trace& trace) {
   std::vector<Span> spans;
   for (const Range& range : trace.ranges()) {
-    const std::string_view name = trace.name(range.name);
-    if (range.kind == RangeKind::kOptimizer &&
-        name.starts_with("Optimizer.step")) {
+    if (IsOptimizerStep(trace, range)) {
       spans.push_back(UpdateSpanOf(trace, range));
-    } else if (range.kind == RangeKind::kPhase && name == "optimizer") {
+    } else if (range.kind == RangeKind::kPhase &&
+               trace.name(range.name) == "optimizer") {
       spans.push_back({range.begin_ns, range.end_ns});
     }
   }

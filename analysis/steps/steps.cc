@@ -9,6 +9,7 @@
 
 #include "ops/by_name.h"
 #include "ops/loader_spans.h"
+#include "ops/update_span.h"
 #include "steps/inferred_steps.h"
 #include "steps/tiling.h"
 
@@ -207,8 +208,7 @@ void MarkWarmUp(std::vector<StepWindow>& windows) {
 std::vector<bool> RareUpdates(const Trace& trace, const Steps& steps) {
   std::vector<bool> updates(steps.windows.size());
   for (const Range& range : trace.ranges()) {
-    if (range.kind != RangeKind::kOptimizer || range.thread != steps.thread ||
-        !trace.name(range.name).starts_with("Optimizer.step")) {
+    if (range.thread != steps.thread || !IsOptimizerStep(trace, range)) {
       continue;
     }
     const size_t step = WindowAt(steps, &StepWindow::host, range.begin_ns);

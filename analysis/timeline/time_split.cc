@@ -66,9 +66,7 @@ PhaseSpans Inferred(const Trace& trace, const OpTree& tree,
     if (range.kind != RangeKind::kOptimizer) continue;
     const Span span = UpdateSpanOf(trace, range);
     optimizer.push_back(span);
-    if (trace.name(range.name).starts_with("Optimizer.step")) {
-      updates.push_back(span);
-    }
+    if (IsOptimizerStep(trace, range)) updates.push_back(span);
   }
   for (const Op& op : trace.ops()) {
     if (op.kind == OpKind::kBackward && op.parent == kNone) {

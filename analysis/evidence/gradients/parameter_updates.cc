@@ -116,9 +116,7 @@ ParameterUpdates FindParameterUpdates(const AnalysisContext& m) {
     if (range.kind != RangeKind::kOptimizer) continue;
     const Span span = UpdateSpanOf(trace, range);
     optimizer_steps[span.begin_ns] = &range;
-    if (trace.name(range.name).starts_with("Optimizer.step")) {
-      found.steps.push_back(span);
-    }
+    if (IsOptimizerStep(trace, range)) found.steps.push_back(span);
   }
   const std::vector<Span> optimizing = Merge(found.steps);
   // The most calls of an op with the same sizes in one step. Optimizers that

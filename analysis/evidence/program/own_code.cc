@@ -12,6 +12,7 @@
 #include "evidence/call_site.h"
 #include "evidence/host_copies.h"
 #include "evidence/stalls/state_reads.h"
+#include "ops/update_span.h"
 #include "steps/optimizer_spans.h"
 #include "steps/patterns.h"
 #include "steps/steady_steps.h"
@@ -119,8 +120,7 @@ std::vector<Span> OptimizerCalls(const AnalysisContext& m) {
   }
   std::vector<Span> calls = ZeroGradRanges(m.trace);
   for (const Range& range : m.trace.ranges()) {
-    if (range.kind != RangeKind::kOptimizer || range.thread != m.steps.thread ||
-        !m.trace.name(range.name).starts_with("Optimizer.step")) {
+    if (range.thread != m.steps.thread || !IsOptimizerStep(m.trace, range)) {
       continue;
     }
     const auto next = std::ranges::lower_bound(training, range.begin_ns);
