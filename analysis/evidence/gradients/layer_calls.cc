@@ -39,6 +39,10 @@ bool TakesApart(const Trace& trace, RowId op) {
 bool MayMake(const Trace& trace, RowId op, const Dims& like) {
   if (like.empty()) return true;
   const int64_t elements = ElementsIn(like);
+  const std::optional<Dims> made = ResultDims(trace, op);
+  if (made && PlainNameOf(trace, op) == "cat") {
+    return ElementsIn(*made) == elements;
+  }
   // The first dimension is the batch.
   const int64_t sample =
       std::max<int64_t>(1, ElementsIn({like.begin() + 1, like.end()}));
@@ -53,7 +57,6 @@ bool MayMake(const Trace& trace, RowId op, const Dims& like) {
     if (source.empty()) return TakesElements(trace, op, sample);
     return ElementsIn(source) > elements && ElementsIn(source) % sample == 0;
   }
-  const std::optional<Dims> made = ResultDims(trace, op);
   return made ? ElementsIn(*made) == elements
               : TakesElements(trace, op, elements);
 }

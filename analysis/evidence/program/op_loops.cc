@@ -23,6 +23,9 @@
 namespace stepscope {
 namespace {
 
+// A loop with fewer passes may be one of several of its kind, as for the boxes
+// of each image. With still fewer, ops may repeat by chance. Our own choice.
+constexpr int64_t kLeastInnerPasses = 4;
 // The longest chain to search for, in outermost ops.
 constexpr size_t kLongestPass = 64;
 // Calling an op takes some 5 to 20 us. Only time beyond this is computing.
@@ -90,7 +93,18 @@ class LoopFinder {
   }
 
  private:
+  // A short loop: the index of its first op, and its passes.
+  struct Inner {
+    size_t first = 0, passes = 0;
+  };
+
   const Op& OpAt(RowId row) const { return m_.trace.ops()[row]; }
+
+  std::vector<NameId> NamesOf(std::span<const RowId> ops) const {
+    std::vector<NameId> names;
+    for (RowId row : ops) names.push_back(OpAt(row).name);
+    return names;
+  }
 
   std::map<size_t, std::vector<RowId>> OutermostOps() const {
     std::map<size_t, std::vector<RowId>> by_step;
@@ -111,7 +125,22 @@ class LoopFinder {
   void AddLoops(size_t step, std::span<const RowId> ops,
                 std::vector<OpLoop>& found) {
     std::vector<bool> taken(ops.size());
+    const auto add = [&](size_t first, size_t passes, size_t period) {
+      const std::span<const RowId> loop = ops.subspan(first, passes * period);
+      const int64_t from_ns = first > 0 ? OpAt(ops[first - 1]).end_ns
+                                        : m_.steps.windows[step].host.begin_ns;
+      std::optional<OpLoop> one =
+          Loop(step, from_ns, loop, EqualPasses(passes, period));
+      if (!one) return;
+      for (RowId row : Iterated(from_ns, one->forward.begin_ns)) {
+        Measure(m_.steps.thread, {OpAt(row).begin_ns, OpAt(row).end_ns}, *one);
+      }
+      std::fill_n(taken.begin() + static_cast<std::ptrdiff_t>(first),
+                  loop.size(), true);
+      found.push_back(*std::move(one));
+    };
     for (size_t period = 1; period <= kLongestPass; ++period) {
+      std::map<std::vector<NameId>, std::vector<Inner>> inner;  // by chain
       size_t equal = 0;  // ops before `i` that equal those a period earlier
       for (size_t i = period; i <= ops.size(); ++i) {
         if (i < ops.size() && !taken[i] && !taken[i - period] &&
@@ -120,26 +149,20 @@ class LoopFinder {
           continue;
         }
         const size_t passes = (equal + period) / period;
+        const size_t first = i - equal - period;
         if (equal > 0 && static_cast<int64_t>(passes) >= kLeastPasses) {
-          const size_t first = i - equal - period;
-          const std::span<const RowId> loop =
-              ops.subspan(first, passes * period);
-          const int64_t from_ns = first > 0
-                                      ? OpAt(ops[first - 1]).end_ns
-                                      : m_.steps.windows[step].host.begin_ns;
-          std::optional<OpLoop> one =
-              Loop(step, from_ns, loop, EqualPasses(passes, period));
-          if (one) {
-            for (RowId row : Iterated(from_ns, one->forward.begin_ns)) {
-              Measure(m_.steps.thread, {OpAt(row).begin_ns, OpAt(row).end_ns},
-                      *one);
-            }
-            std::fill_n(taken.begin() + static_cast<std::ptrdiff_t>(first),
-                        loop.size(), true);
-            found.push_back(*std::move(one));
-          }
+          add(first, passes, period);
+        } else if (equal > 0 &&
+                   static_cast<int64_t>(passes) >= kLeastInnerPasses) {
+          inner[NamesOf(ops.subspan(first, period))].push_back({first, passes});
         }
         equal = 0;
+      }
+      for (const auto& [chain, loops] : inner) {
+        size_t passes = 0;
+        for (const Inner& one : loops) passes += one.passes;
+        if (static_cast<int64_t>(passes) < kLeastPasses) continue;
+        for (const Inner& one : loops) add(one.first, one.passes, period);
       }
     }
     AddVaryingLoops(step, ops, taken, found);
@@ -235,9 +258,7 @@ class LoopFinder {
     for (size_t i = 0; i < begins.size(); ++i) {
       const size_t end = i + 1 < begins.size() ? begins[i + 1] : ops.size();
       const auto pass = ops.subspan(begins[i], end - begins[i]);
-      std::vector<NameId> names;
-      for (RowId row : pass) names.push_back(OpAt(row).name);
-      if (const size_t count = ++passes[std::move(names)]; count > most) {
+      if (const size_t count = ++passes[NamesOf(pass)]; count > most) {
         most = count;
         usual = pass;
       }

@@ -42,13 +42,15 @@ struct OpLoop {
 };
 
 // Finds chains of outermost forward ops that repeat at least kLeastPasses times
-// without other ops between, outside the optimizer and the data loader. Each
+// without other ops between (or as often in several loops of at least four
+// passes), outside the optimizer and the data loader. Each
 // pass must pick an element of a tensor, read a value, multiply one row or
 // sample (without sizes: upload something and wait for a result), or attend
-// without any other product (layers have weights between); or the passes add up the elements of a tensor that was taken apart right before. Stacks of
-// layers do not count: chains whose matrix products or convolutions have
-// several rows or samples, and chains whose passes have weights of their own,
-// as the backward pass shows.
+// without any other product (layers have weights between); or the passes add up
+// the elements of a tensor that was taken apart right before. Stacks of layers
+// do not count: chains whose matrix products or convolutions have several rows
+// or samples, and chains whose passes have weights of their own, as the
+// backward pass shows.
 std::vector<OpLoop> FindOpLoops(const AnalysisContext& context);
 
 }  // namespace stepscope

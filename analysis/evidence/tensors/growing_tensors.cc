@@ -109,11 +109,9 @@ bool IsReadBetween(const AnalysisContext& m, std::span<const RowId> rows,
     const Op& op = m.trace.ops()[row];
     if (op.begin_ns < first.end_ns || op.parent != kNone) continue;
     if (op.begin_ns >= m.trace.ops()[chain.ops.back()].begin_ns) break;
-    if (m.trace.name(op.name) == "aten::cat") {
+    if (std::ranges::binary_search(chain.ops, row)) {
       Chain one;
-      if (op.inputs != kNone && Joins(m.trace, row, one)) {
-        longest_dims = one.makes;
-      }
+      if (Joins(m.trace, row, one)) longest_dims = one.makes;
       continue;
     }
     if (op.inputs == kNone || m.tree.traits(row).bookkeeping) continue;

@@ -4,6 +4,7 @@
 // possible". An inverse takes 2 n^3 operations, a Cholesky factor n^3 / 3
 // (Golub and Van Loan, Matrix Computations).
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <optional>
 #include <span>
@@ -36,6 +37,8 @@ struct Case {
   RowId other = kNone;  // determinant of a matrix of that size
   bool pseudo = false;
   bool constant = false;  // nothing in the step makes or changes the matrix
+  // It is constant, and an earlier op of the step has factorised it as well.
+  bool again = false;
   Dims dims = {};
 };
 
@@ -53,6 +56,16 @@ bool IsSolve(std::string_view name) {
   return IsAnyOf(name, {"linalg_solve", "linalg_solve_ex", "linalg_cholesky",
                         "linalg_cholesky_ex", "cholesky", "linalg_lu_factor",
                         "linalg_lu_factor_ex"});
+}
+
+bool IsFactorisation(std::string_view name) {
+  return IsAnyOf(name, {"linalg_cholesky_ex", "linalg_lu_factor_ex",
+                        "linalg_ldl_factor_ex"});
+}
+// Solves with a factor that it is given.
+bool TakesFactor(std::string_view name) {
+  return IsAnyOf(name, {"cholesky_solve", "linalg_lu_solve", "lu_solve",
+                        "linalg_solve_triangular", "triangular_solve"});
 }
 
 bool IsDecomposition(std::string_view name) {
@@ -82,16 +95,21 @@ class Finder {
     if (!inverts && !pseudo && !IsSolve(name) && !IsDecomposition(name)) {
       return {};
     }
-    const Op& op = m_.trace.ops()[row];
-    const bool has_gradient = !m_.backward.Of(op).empty();
+    const std::vector<RowId> nodes = m_.backward.Of(m_.trace.ops()[row]);
     // The gradient of lstsq computes the pseudo-inverse anyway.
-    if (pseudo && has_gradient) return {};
+    if (pseudo && !nodes.empty()) return {};
     Case one{.row = row, .pseudo = pseudo, .dims = DimsOf(m_.trace, row, 0)};
     if (one.dims.size() < 2 ||
         std::min(one.dims.back(), one.dims[one.dims.size() - 2]) < kLeastRows) {
       return {};
     }
-    one.constant = !has_gradient && StaysTheSame(ops, i, one.dims);
+    one.constant = !MatrixHasGradient(row, nodes, one.dims) &&
+                   StaysTheSame(ops, i, one.dims);
+    one.again =
+        one.constant && std::ranges::any_of(ops.first(i), [&](RowId earlier) {
+          return m_.trace.ops()[earlier].name == m_.trace.ops()[row].name &&
+                 DimsOf(m_.trace, earlier, 0) == one.dims;
+        });
     if (IsDecomposition(name)) {
       return one.constant ? std::optional(one) : std::nullopt;
     }
@@ -104,6 +122,24 @@ class Finder {
     if (!pseudo) one.other = DeterminantBeside(ops, i, one.dims);
     if (one.other == kNone && !inverts && !pseudo && !one.constant) return {};
     return one;
+  }
+
+  // True if the `nodes` of `row` make a gradient of its matrix, of size `dims`.
+  // Those of a solve may only make one of the right-hand side.
+  bool MatrixHasGradient(RowId row, const std::vector<RowId>& nodes,
+                         const Dims& dims) const {
+    if (!IsAnyOf(NameOf(row), {"linalg_solve", "linalg_solve_ex"})) {
+      return !nodes.empty();
+    }
+    return std::ranges::any_of(nodes, [&](RowId node) {
+      const Op& op = m_.trace.ops()[node];
+      return std::ranges::any_of(
+          m_.tree.of_thread(op.thread, {op.begin_ns, op.end_ns}),
+          [&](RowId inner) {
+            return IsProduct(NameOf(inner)) &&
+                   ResultDims(m_.trace, inner).value_or(dims) == dims;
+          });
+    });
   }
 
   // True if the matrix that ops[at] takes, of size `dims`, stays the same: no
@@ -139,9 +175,18 @@ class Finder {
     // Hooks, and optimizers of the program's own, may change it in backward.
     return std::ranges::none_of(
         m_.tree.of_thread(m_.steps.thread), [&](RowId row) {
-          return m_.tree.in_backward(row) && !m_.tree.traits(row).bookkeeping &&
-                 !IsProduct(NameOf(row)) && TakesDims(m_.trace, row, dims);
+          const std::string_view name = NameOf(row);
+          return m_.tree.in_backward(row) &&
+                 m_.trace.ops()[row].kind != OpKind::kBackward &&
+                 !m_.tree.traits(row).bookkeeping && !IsProduct(name) &&
+                 !TakesFactor(name) && !TakesFactor(NameOfCaller(row)) &&
+                 TakesDims(m_.trace, row, dims);
         });
+  }
+
+  std::string_view NameOfCaller(RowId row) const {
+    const RowId caller = m_.trace.ops()[row].parent;
+    return caller == kNone ? std::string_view() : NameOf(caller);
   }
 
   // True if `row` takes a tensor with a side of this length, as cov() does.
@@ -200,6 +245,32 @@ std::string NameAt(const AnalysisContext& m, RowId row) {
 constexpr char kOnce[] =
     "if the matrix is the same in each step, do this once, before training, "
     "and keep the result in a buffer (register_buffer)";
+
+// Describes a matrix that is factorised several times in a step.
+void DescribeAgain(const AnalysisContext& m, const Case& one, double calls,
+                   double ns, Finding& finding) {
+  finding.evidence = NameAt(m, one.row) + " factorises a matrix of " +
+                     InBrackets(one.dims) + " " +
+                     Count(std::llround(calls), "time") +
+                     " per step, and no recorded op makes, changes or "
+                     "trains such a matrix: it seems to be the same each time. "
+                     "Factorising takes " +
+                     Milliseconds(ns * 1e-6) + " per step.";
+  finding.assumption = "the factor is kept, and solving takes as long as now";
+  finding.fix_python =
+      "factorise once, before the loop or before training: LU, pivots = "
+      "torch.linalg.lu_factor(A), then torch.linalg.lu_solve(LU, pivots, b); "
+      "where A is symmetric positive definite, L = torch.linalg.cholesky(A) "
+      "and torch.cholesky_solve(b, L)";
+  finding.fix_cpp =
+      "factorise once, before the loop or before training: "
+      "torch::linalg_lu_factor(A), then torch::linalg_lu_solve(LU, pivots, b); "
+      "where A is symmetric positive definite, torch::linalg_cholesky(A) and "
+      "torch::cholesky_solve(b, L)";
+  finding.wrong_if =
+      "each call takes another matrix of that size, or the program changes it "
+      "where ops are not recorded";
+}
 
 void DescribeConstant(const AnalysisContext& m, const Case& one, double ns,
                       Finding& finding) {
@@ -280,14 +351,28 @@ void Describe(const AnalysisContext& m, const Case& one, double ns,
   }
 }
 
+// Appends the ops inside of a solve that factorise; all of `row` if there are
+// none.
+void AppendFactorisations(const AnalysisContext& m, RowId row,
+                          std::vector<ShortenedOp>& ops) {
+  const Op& op = m.trace.ops()[row];
+  const size_t before = ops.size();
+  for (RowId inner : m.tree.of_thread(op.thread, {op.begin_ns, op.end_ns})) {
+    if (IsFactorisation(PlainNameOf(m.trace, inner))) ops.push_back({inner, 0});
+  }
+  if (ops.size() == before) AppendWithNodes(m, row, 0, ops);
+}
+
 Verdict CheckExplicitInverse(const AnalysisContext& m) {
   const std::vector<Case> found = Finder(m).Find();
   if (!RecursInMostSteps(m.steps, found)) return Clean();
   std::vector<ShortenedOp> ops;
   for (const Case& one : found) {
     const std::string_view name = PlainNameOf(m.trace, one.row);
-    if (IsInverse(name) || one.pseudo || one.constant) {
+    if (IsInverse(name) || one.pseudo) {
       AppendWithNodes(m, one.row, 0, ops);
+    } else if (one.constant) {
+      AppendFactorisations(m, one.row, ops);
     }
     // The inverse's gradient solves for n columns, and so does that of any
     // other factor.
@@ -297,13 +382,21 @@ Verdict CheckExplicitInverse(const AnalysisContext& m) {
   const auto length = [&](const Case& one) {
     return m.trace.ops()[one.row].end_ns - m.trace.ops()[one.row].begin_ns;
   };
-  const Case& largest = *std::ranges::max_element(found, {}, length);
+  // Several calls in a step say more than one.
+  const Case& largest = *std::ranges::max_element(
+      found, {},
+      [&](const Case& one) { return std::pair(one.again, length(one)); });
   Finding finding =
       FindingAbout(m, largest.row, largest.row, NameAt(m, largest.row));
   const bool only_constant = largest.constant && !largest.pseudo &&
                              largest.other == kNone &&
                              !IsInverse(PlainNameOf(m.trace, largest.row));
-  if (only_constant) {
+  if (only_constant && largest.again) {
+    const double calls = static_cast<double>(std::ranges::count(
+                             found, largest.dims, &Case::dims)) /
+                         static_cast<double>(m.steps.steady.size());
+    DescribeAgain(m, largest, calls, all.ns, finding);
+  } else if (only_constant) {
     DescribeConstant(m, largest, all.ns, finding);
   } else {
     Describe(m, largest, all.ns, finding);
@@ -315,8 +408,9 @@ Verdict CheckExplicitInverse(const AnalysisContext& m) {
   return Fire(Found{.finding = std::move(finding),
                     .bound_ns = all.saved_ns,
                     .trials = {all.edit},
-                    .at_most = only_constant ? FindingSeverity::kLow
-                                             : FindingSeverity::kCritical});
+                    .at_most = only_constant && !largest.again
+                                   ? FindingSeverity::kLow
+                                   : FindingSeverity::kCritical});
 }
 
 constexpr Rule kRules[] = {
@@ -334,9 +428,10 @@ constexpr Rule kRules[] = {
          "or more is made, and only products take a matrix of its size "
          "afterwards; or a determinant and an inverse, a solve or a Cholesky "
          "factor take matrices of one size, and nothing in between makes "
-         "another one; or, as a hint that is low at most, a square matrix is "
-         "factorised or decomposed without gradient that no recorded op makes "
-         "or changes, and of whose size nothing is trained",
+         "another one; or a square matrix is factorised or decomposed several "
+         "times (if only once, this is a hint and low at most) that has no "
+         "gradient, that no recorded op makes or changes, and of whose size "
+         "nothing is trained",
      .avoid = "other ops read the inverse (its diagonal), a pseudo-inverse has "
               "a gradient (that of lstsq makes one, too), or the matrices are "
               "small (LAPACK works on up to 64 rows without blocks)",

@@ -288,7 +288,8 @@ constexpr Rule kRules[] = {
                   "torch.vmap.html",
      .detect =
          "the same chain of at most 64 ops repeats at least 16 times without "
-         "anything between, in two thirds of the steps, or passes that share "
+         "anything between (or as often in several loops of at least four "
+         "passes each), in two thirds of the steps, or passes that share "
          "60 % of their ops select one element of a tensor after the other; "
          "each pass picks an "
          "element of a tensor, reads a value, multiplies one row or sample "

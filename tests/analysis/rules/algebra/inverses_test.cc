@@ -116,6 +116,75 @@ TEST(ExplicitInverseTest, AsksWhetherTheMatrixIsConstant) {
             std::string::npos);
 }
 
+// A solve of 1 ms in each of `times` time steps, of which factorising takes
+// 0.8 ms. Its node makes a gradient of the right-hand side and, if the matrix
+// is computed from parameters, one of the matrix.
+Report Solving(int times, bool of_matrix = false, const std::string& also = "",
+               const std::string& last = "aten::linalg_solve") {
+  CpuText text;
+  int sequence = 0;
+  for (int step = 0; step < 4; ++step) {
+    const int begun = sequence;
+    for (int i = 0; i < times; ++i, ++sequence) {
+      if (!also.empty()) text.Op(also, 10);
+      const std::string number = "sequence=" + std::to_string(sequence) + " ";
+      text.Nested(number + "inputs=(float[400,400],float[400,16]) " + last,
+                  1'000, "inputs=(float[400,400]) aten::linalg_lu_factor_ex",
+                  800,
+                  "inputs=(float[400,400],int[400],float[400,16]) "
+                  "aten::linalg_lu_solve",
+                  190);
+      text.Op("inputs=(float[400,16],float[400,1]) aten::add", 10);
+    }
+    for (int node = sequence; node-- > begun;) {
+      const std::string head =
+          "kind=backward sequence=" + std::to_string(node) +
+          " LinalgSolveExBackward0";
+      const std::string solve =
+          "inputs=(float[400,400],int[400],float[400,16]) "
+          "aten::linalg_lu_solve";
+      if (of_matrix) {
+        text.Nested(head, 300, solve, 190,
+                    "inputs=(float[400,16],float[16,400]) aten::mm", 100);
+      } else {
+        text.Nested(head, 200, solve, 190);
+      }
+    }
+    text.Op("aten::sort", 1'000);
+    text.EndStep();
+  }
+  return text.Analyzed();
+}
+
+TEST(ExplicitInverseTest, AdvisesToKeepTheFactorOfATimeStep) {
+  const Report report = Solving(5);
+  const Finding* finding = Find(report, kRule);
+  ASSERT_NE(finding, nullptr);
+  EXPECT_EQ(finding->confidence, Confidence::kStrong);
+  EXPECT_EQ(finding->severity, FindingSeverity::kCritical);
+  EXPECT_NEAR(finding->gain.expected_ms, 5 * 0.8, 0.01);
+  EXPECT_NE(finding->evidence.find("5 times per step"), std::string::npos)
+      << finding->evidence;
+  EXPECT_NE(finding->fix_python.find("torch.linalg.lu_solve"),
+            std::string::npos);
+  // Once per step it may be data.
+  EXPECT_EQ(Find(Solving(1), kRule)->severity, FindingSeverity::kLow);
+  // The matrix depends on parameters, or is computed anew each time.
+  EXPECT_TRUE(IsClean(Solving(5, true), kRule));
+  EXPECT_TRUE(
+      IsClean(Solving(5, false, "inputs=(float[400,400]) aten::exp"), kRule));
+  EXPECT_TRUE(IsClean(
+      Solving(5, false,
+              "inputs=(TensorList(float[200,400],float[200,400]),Scalar=\"0\") "
+              "aten::cat"),
+      kRule));
+  EXPECT_FALSE(IsClean(
+      Solving(5, false,
+              "inputs=(TensorList(float[400,2],float[400,1]),Scalar=\"1\") "
+              "aten::cat"),
+      kRule));
+}
+
 TEST(ExplicitInverseTest, AllowsCholeskyWithItsDiagonal) {
   EXPECT_TRUE(
       IsClean(Of({On("linalg_cholesky"),

@@ -168,6 +168,8 @@ struct Joined {
   bool trains = false;  // the copies have autograd nodes
   bool reads = false;   // other ops read each result
   bool axis = true;     // the recording has the value of the axis
+  // Between them, other tensors are joined, and their result is read.
+  bool joins_others = false;
 };
 
 // A step of 10 ms, in which each aten::cat takes 10 us more than the one
@@ -189,6 +191,13 @@ Report Of(const Joined& how) {
         text.Op(
             "inputs=(float[" + std::to_string(rows + 1) + ",512]) aten::relu",
             5);
+      }
+      if (how.joins_others) {
+        text.Op(
+            "inputs=(TensorList(float[64,8],float[64,1]),Scalar=\"1\") "
+            "aten::cat",
+            5);
+        text.Op("inputs=(float[64,9],float[32,9],float[32]) aten::linear", 5);
       }
     }
     for (int i = sequence; how.trains && i-- > begun;) {
@@ -223,6 +232,9 @@ TEST(GrowingPrefixTest, TellsTheAxisBySizes) {
 TEST(GrowingPrefixTest, IgnoresADenseNetThatReadsEachResult) {
   EXPECT_TRUE(IsClean(Of(Joined{.trains = true, .reads = true}), kRule));
   EXPECT_FALSE(IsClean(Of(Joined{.trains = true}), kRule));
+  // A decoder joins its inputs as well, in each iteration.
+  EXPECT_FALSE(
+      IsClean(Of(Joined{.trains = true, .joins_others = true}), kRule));
 }
 
 // Steps on a GPU with 20 appending calls of aten::cat, whose kernels take 10 us

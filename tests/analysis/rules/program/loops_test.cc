@@ -23,6 +23,7 @@ struct How {
   std::string kind = {};  // kind of a range around the loop
   std::string also = {};  // an extra op in each pass
   int more = 0;           // number of further ops in each pass
+  int images = 1;         // loops of so many passes, one after the other
 };
 
 class Loop {
@@ -33,7 +34,10 @@ class Loop {
     for (int step = 0; step < 4; ++step) {
       Op("aten::mm", "(float[64,64],float[64,64])", 2'000);
       if (!how_.kind.empty()) text_.Begin();
-      for (int i = 0; i < how_.passes; ++i) Pass(i);
+      for (int image = 0; image < how_.images; ++image) {
+        for (int i = 0; i < how_.passes; ++i) Pass(i);
+        if (how_.images > 1) Op("aten::full", "", 5);
+      }
       if (!how_.kind.empty())
         text_.EndRange("Optimizer.step#SGD.step", how_.kind);
       Op("aten::sum", "", 20);
@@ -314,6 +318,22 @@ TEST(UnbatchedLoopTest, LeavesOutAWaitForWorkFromBeforeTheLoop) {
 TEST(UnbatchedLoopTest, NeedsSixteenPasses) {
   EXPECT_TRUE(IsClean(Of({.passes = 15, .us = 20}), "unbatched-loop"));
   EXPECT_FALSE(IsClean(Of({.passes = 16, .us = 20}), "unbatched-loop"));
+}
+
+// For example, over the boxes of each image. A few equal passes may be chance,
+// and a few loops cost little.
+TEST(UnbatchedLoopTest, AddsUpShortLoopsOfOneKind) {
+  const auto loops = [](int images, int passes) {
+    return Of({.passes = passes, .product = false, .us = 40, .images = images});
+  };
+  const Report report = loops(8, 5);
+  const Finding* finding = Find(report, "unbatched-loop");
+  ASSERT_NE(finding, nullptr);
+  EXPECT_NE(finding->evidence.find("40 times per step"), std::string::npos)
+      << finding->evidence;
+  EXPECT_TRUE(IsClean(loops(15, 3), "unbatched-loop"));
+  EXPECT_TRUE(IsClean(loops(3, 5), "unbatched-loop"));
+  EXPECT_FALSE(IsClean(loops(4, 4), "unbatched-loop"));
 }
 
 // For example, matching boxes with anchors takes about forty ops per image.
