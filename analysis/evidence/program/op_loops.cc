@@ -57,6 +57,11 @@ bool Picks(std::string_view op) {
                       "aten::slice", "aten::unbind"});
 }
 
+// True for those of them that make a view at an index.
+bool IsView(std::string_view op) {
+  return IsAnyOf(op, {"aten::narrow", "aten::select", "aten::slice"});
+}
+
 // Returns the spans in which ops repeat for known reasons, which other rules
 // judge.
 std::vector<Span> KnownSpans(const AnalysisContext& m) {
@@ -281,7 +286,10 @@ class LoopFinder {
     const std::vector<std::vector<int64_t>> picks = Picked(ops, begins);
     const bool own_passes =
         HasOwnBackward(loop) && Rises(ops, begins, picks, /*one=*/true);
-    if (!IsPerElement(from_ns, own_passes, loop)) return {};
+    if (!IsPerElement(from_ns, own_passes, TakesTheSame(ops, begins, picks),
+                      loop)) {
+      return {};
+    }
     loop.scans = Scans(picks);
     std::vector<RowId> nodes = m_.backward.Of(m_.steps.thread, loop.forward);
     loop.has_backward = !nodes.empty();
@@ -327,6 +335,30 @@ class LoopFinder {
       }
     }
     return picks;
+  }
+
+  // True if each pass selects at the same indices, as the two coordinates of
+  // all points. Such passes do not differ by the element that they are about.
+  bool TakesTheSame(std::span<const RowId> ops, const Begins& begins,
+                    const std::vector<std::vector<int64_t>>& picks) const {
+    if (picks.empty() || picks[0].empty() ||
+        std::ranges::count(picks, picks[0]) <
+            static_cast<int64_t>(picks.size())) {
+      return false;
+    }
+    const std::vector<RowId> first =
+        PickingIn({OpAt(ops[0]).begin_ns, OpAt(ops[begins[1]]).begin_ns});
+    return std::ranges::all_of(first, [&](RowId row) {
+      return NumberArgument(m_.trace, row, 2).has_value();
+    });
+  }
+
+  // True for a gather along another dimension than the first, which takes
+  // something of each element.
+  bool TakesOfEach(RowId row) const {
+    if (m_.trace.name(OpAt(row).name) != "aten::gather") return false;
+    const Dims& dims = DimsOf(m_.trace, row, 0);
+    return DimArgument(m_.trace, row, 1, dims.size()).value_or(0) > 0;
   }
 
   // Returns how many loops run backwards in time here; 0 if none. An index
@@ -509,14 +541,16 @@ class LoopFinder {
   // sample, or if the elements of a tensor are added up one by one, as Python's
   // sum() does. Other chains may be iterations that depend on each other, as
   // those of a solver or a recurrence, unless each pass picks an element and
-  // runs a backward pass (`own_passes`). Also fills in what the loop does.
-  bool IsPerElement(int64_t from_ns, bool own_passes, OpLoop& loop) const {
+  // runs a backward pass (`own_passes`). If all passes select `the_same`, they
+  // do not pick an element so. Also fills in what the loop does.
+  bool IsPerElement(int64_t from_ns, bool own_passes, bool the_same,
+                    OpLoop& loop) const {
     int64_t picked = 0, read = 0, attended = 0, multiplied = 0;
     bool unsized = false, several_rows = false;
     for (RowId row : m_.tree.of_thread(m_.steps.thread, loop.forward)) {
       if (m_.tree.in_backward(row)) continue;
       const std::string_view name = m_.trace.name(OpAt(row).name);
-      picked += Picks(name);
+      picked += Picks(name) && !TakesOfEach(row) && !(the_same && IsView(name));
       read += name == "aten::_local_scalar_dense";
       if (name.starts_with("c10d::")) return false;  // ddp-bucket-shape
       const KernelClass kind = m_.tree.traits(row).kind;

@@ -462,10 +462,12 @@ Report Augmented(int flips, bool numbered, int images = 32) {
   for (int step = 0; step < 4; ++step) {
     text.Op("aten::mm", 2'000);
     for (int i = 0; i < 32; ++i) {
-      text.Op("inputs=(float[" + std::to_string(images) +
-                  ",3,8,8],Scalar=\"0\",Scalar=\"" +
-                  std::to_string(numbered ? i : 0) + "\") aten::select",
-              5);
+      text.Op(
+          "inputs=(float[" + std::to_string(images) + ",3,8,8]" +
+              (numbered ? ",Scalar=\"0\",Scalar=\"" + std::to_string(i) + "\""
+                        : std::string()) +
+              ") aten::select",
+          5);
       for (const char* op : {"aten::mul", "aten::clamp", "aten::sub"}) {
         text.Op(op, 15);
       }
@@ -487,6 +489,35 @@ TEST(UnbatchedLoopTest, PassesMayDiffer) {
   // Indices may be unknown, but then the loop must take all elements.
   EXPECT_NE(Find(Augmented(3, false), "unbatched-loop"), nullptr);
   EXPECT_EQ(Find(Augmented(3, false, 64), "unbatched-loop"), nullptr);
+}
+
+// All walkers move at once, in 32 transitions. Each selects one of the two
+// coordinates (the same in each transition, or another one), and gathers along
+// dimension `dim`.
+Report Walking(bool same, int dim) {
+  CpuText text;
+  for (int step = 0; step < 4; ++step) {
+    text.Op("aten::sort", 2'000);
+    for (int i = 0; i < 32; ++i) {
+      text.Op("inputs=(float[64,16,2],Scalar=\"2\",Scalar=\"" +
+                  std::to_string(same ? 0 : i % 2) + "\") aten::select",
+              5);
+      text.Op("aten::remainder", 15);
+      text.Op("inputs=(float[64,6400],Scalar=\"" + std::to_string(dim) +
+                  "\",long[64,16]) aten::gather",
+              15);
+      text.Op("aten::mul", 15);
+    }
+    text.Op("aten::sort", 2'000);
+    text.EndStep();
+  }
+  return text.Analyzed();
+}
+
+TEST(UnbatchedLoopTest, IgnoresPassesThatTakeTheSameOfAllElements) {
+  EXPECT_TRUE(IsClean(Walking(true, 1), "unbatched-loop"));
+  EXPECT_FALSE(IsClean(Walking(false, 1), "unbatched-loop"));
+  EXPECT_FALSE(IsClean(Walking(true, 0), "unbatched-loop"));
 }
 
 // A frozen encoder without recorded sizes that attends 20 times, to one window
