@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <iterator>
 #include <map>
 #include <tuple>
 #include <utility>
@@ -72,9 +71,9 @@ std::vector<ActivityScale> United(const std::vector<ActivityScale>& a,
     return copy;
   };
   std::vector<ActivityScale> of_a, of_b, both;
-  both.reserve(a.size() + b.size());
-  std::ranges::merge(in_order(a, of_a), in_order(b, of_b),
-                     std::back_inserter(both), before);
+  both.resize(a.size() + b.size());
+  std::ranges::merge(in_order(a, of_a), in_order(b, of_b), both.begin(),
+                     before);
   // Sorted by factor within an activity, so unique() keeps the smallest.
   both.erase(std::unique(both.begin(), both.end(),
                          [](const ActivityScale& x, const ActivityScale& y) {
@@ -86,27 +85,26 @@ std::vector<ActivityScale> United(const std::vector<ActivityScale>& a,
 
 }  // namespace
 
-Edit Combine(const Edit& a, const Edit& b) {
+Edit Combine(Edit a, const Edit& b) {
   if (b == Edit()) return a;
-  Edit both = a;
-  if (b.workers >= 0) both.workers = b.workers;
-  if (b.threads > 0) both.threads = b.threads;
-  if (b.batch != 1) both.batch = b.batch;
-  both.channels_last |= b.channels_last;
-  both.drop_zero_grad |= b.drop_zero_grad;
-  both.drop_unused_graph |= b.drop_unused_graph;
-  both.drop_anomaly |= b.drop_anomaly;
-  if (b.fused_update >= 0) both.fused_update = b.fused_update;
-  if (b.dispatch_ns >= 0) both.dispatch_ns = b.dispatch_ns;
+  if (b.workers >= 0) a.workers = b.workers;
+  if (b.threads > 0) a.threads = b.threads;
+  if (b.batch != 1) a.batch = b.batch;
+  a.channels_last |= b.channels_last;
+  a.drop_zero_grad |= b.drop_zero_grad;
+  a.drop_unused_graph |= b.drop_unused_graph;
+  a.drop_anomaly |= b.drop_anomaly;
+  if (b.fused_update >= 0) a.fused_update = b.fused_update;
+  if (b.dispatch_ns >= 0) a.dispatch_ns = b.dispatch_ns;
   // Lists are united, so that edits of several findings add up.
-  Union(both.no_wait, b.no_wait);
-  Union(both.side_stream, b.side_stream);
-  Union(both.overlapped, b.overlapped);
-  Union(both.no_dependency, b.no_dependency);
-  AddEarlyStarts(both.early, b.early);
-  AddCuts(both.cuts, b.cuts);
-  both.scales = United(a.scales, b.scales);
-  return both;
+  Union(a.no_wait, b.no_wait);
+  Union(a.side_stream, b.side_stream);
+  Union(a.overlapped, b.overlapped);
+  Union(a.no_dependency, b.no_dependency);
+  AddEarlyStarts(a.early, b.early);
+  AddCuts(a.cuts, b.cuts);
+  a.scales = United(a.scales, b.scales);
+  return a;
 }
 
 }  // namespace stepscope

@@ -89,6 +89,6 @@ struct Edit {
 // Returns an Edit that makes both changes. If both set the same field, the
 // value in `b` is used; if both scale the same activity, the smaller factor is
 // used.
-Edit Combine(const Edit& a, const Edit& b);
+Edit Combine(Edit a, const Edit& b);
 
 }  // namespace stepscope

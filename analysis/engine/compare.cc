@@ -6,6 +6,7 @@
 #include <limits>
 #include <optional>
 #include <random>
+#include <utility>
 
 #include "context/analysis_context.h"
 #include "context/rule.h"
@@ -216,7 +217,7 @@ Edit SettingsThatDiffer(const AnalysisContext& before,
   settings.push_back({"batch_factor", batch_ratio});
   for (const Setting& setting : settings) {
     const std::optional<Edit> edit = EditOf(before, setting);
-    if (edit) all = Combine(all, *edit);
+    if (edit) all = Combine(std::move(all), *edit);
   }
   return all;
 }
@@ -334,7 +335,7 @@ void Predict(const AnalysisContext& before, const AnalysisContext& after,
       followed.push_back(FindingWithGain(report, id));
       const auto known = edits.find(id);
       if (known != edits.end() && !known->second.empty()) {
-        all = Combine(all, known->second.front());
+        all = Combine(std::move(all), known->second.front());
       }
     }
   }
@@ -356,7 +357,7 @@ void Predict(const AnalysisContext& before, const AnalysisContext& after,
       all.batch = 1;
       all.fused_update = -1;
     }
-    if (can_replay) all = Combine(all, settings);
+    if (can_replay) all = Combine(std::move(all), settings);
     if (all != Edit()) comparison.predicted = PredictDifference(before, all);
   }
   LimitToStep(comparison.before.step_ms, comparison.predicted);

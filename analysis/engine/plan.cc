@@ -57,7 +57,9 @@ using PlannedChanges = std::vector<PlannedChange>;
 
 Edit AllOf(const PlannedChanges& changes, size_t count) {
   Edit all;
-  for (size_t i = 0; i < count; ++i) all = Combine(all, *changes[i].variant);
+  for (size_t i = 0; i < count; ++i) {
+    all = Combine(std::move(all), *changes[i].variant);
+  }
   return all;
 }
 Edit AllOf(const PlannedChanges& changes) {
@@ -70,7 +72,7 @@ std::vector<double> StepsAfterEach(const Replay& replay,
   std::vector<double> steps;
   Edit all;
   for (const PlannedChange& change : changes) {
-    all = Combine(all, *change.variant);
+    all = Combine(std::move(all), *change.variant);
     steps.push_back(replay.StepNs(all));
   }
   return steps;
@@ -187,7 +189,7 @@ class PlanSearch {
       if (changes_[i].found->edits.size() < 2) continue;
       Edit after;
       for (size_t k = i + 1; k < changes_.size(); ++k) {
-        after = Combine(after, *changes_[k].variant);
+        after = Combine(std::move(after), *changes_[k].variant);
       }
       const Edit* best =
           BestVariant(*changes_[i].found, AllOf(changes_, i), after).first;

@@ -112,13 +112,13 @@ std::optional<Gain> WhatIf::Predict(const Change& change) const {
   for (const std::string& id : change.findings) {
     const auto known = recording_->advised.find(id);
     if (known == recording_->advised.end()) return std::nullopt;
-    all = Combine(all, known->second);
+    all = Combine(std::move(all), known->second);
   }
   for (const Setting& setting : change.settings) {
     const std::optional<Edit> edit =
         recording_->EditFor(setting, change.findings);
     if (!edit) return std::nullopt;
-    all = Combine(all, *edit);
+    all = Combine(std::move(all), *edit);
   }
   // The run has these settings already.
   if (all == Edit()) return Gain();

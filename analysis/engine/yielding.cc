@@ -6,6 +6,7 @@
 #include <functional>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "context/noise.h"
 #include "edit/edit.h"
@@ -212,7 +213,7 @@ bool CountRest(const AnalysisContext& context, const Owners& owners,
                SizedFinding& general) {
   Edit before;
   for (const SizedFinding* owner : owners) {
-    before = Combine(before, *EditOf(*owner, general.finding));
+    before = Combine(std::move(before), *EditOf(*owner, general.finding));
   }
   // Replays the general change on top of the specific ones. The likely range
   // shrinks by the same factor as its gain.

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "context/noise.h"
@@ -150,7 +151,7 @@ Verdict CheckNoSync(const AnalysisContext& m) {
   const std::vector<ActivityRef> copied = LaunchedIn(m, copies);
   const double copying =
       m.has_gpu ? HostNsPerStep(m, copies) + DeviceNsPerStep(m, copied) : 0;
-  if (copying > 0) edit = Combine(edit, Without(copies, copied));
+  if (copying > 0) edit = Combine(std::move(edit), Without(copies, copied));
   const auto steps = static_cast<double>(m.steps.steady.size());
   exposed /= steps;
   issued /= steps;

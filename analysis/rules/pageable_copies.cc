@@ -290,7 +290,8 @@ Verdict CheckPageable(const AnalysisContext& m, const PageableTexts& texts) {
   if (offloads) {
     Edit edit = FromPinned(m, copies, pageable, 0, /*assumed=*/false);
     if (weights == WeightsOnHost::kAndBack) {
-      edit = Combine(edit, FromPinned(m, back, returned, 0, /*assumed=*/false));
+      edit = Combine(std::move(edit),
+                     FromPinned(m, back, returned, 0, /*assumed=*/false));
     }
     found.alternatives = {{std::move(edit)}};
   } else if (up) {
