@@ -4,9 +4,11 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 #include <string>
 #include <string_view>
 #include <unordered_map>
+#include <utility>
 
 #include "device/allocator_calls.h"
 #include "ops/activity.h"
@@ -32,6 +34,8 @@ struct Launched {
 // communication.
 struct DeviceRows {
   std::vector<Span> compute, communication, copy;
+  std::vector<Span> kernels;  // compute and communication together, disjoint
+  std::set<int64_t> kernel_streams;
   std::vector<Launched> activities;  // sorted by begin
 };
 
@@ -57,6 +61,14 @@ bool LaunchesGraph(std::string_view call) {
 }
 bool Launches(std::string_view call) { return Contains(call, "Launch"); }
 
+// Returns the union of two disjoint lists as a disjoint list.
+std::vector<Span> Unite(const std::vector<Span>& a,
+                        const std::vector<Span>& b) {
+  std::vector<Span> both(a.size() + b.size());
+  std::ranges::merge(a, b, both.begin(), {}, &Span::begin_ns, &Span::begin_ns);
+  return Merge(std::move(both));
+}
+
 DeviceRows RowsOf(const Trace& trace, int32_t device) {
   DeviceRows rows;
   ByName is_collective(trace, &IsCollectiveKernel);
@@ -73,10 +85,16 @@ DeviceRows RowsOf(const Trace& trace, int32_t device) {
          launches_graph(trace.runtime_calls()[activity.call].name));
     rows.activities.push_back({span, activity.call, from_graph});
   };
+  const Kernel* last = nullptr;
   for (const Kernel& row : trace.kernels()) {
     if (row.device != device) continue;
     add(row, is_collective(row.name) ? rows.communication : rows.compute,
         row.graph);
+    // Most kernels run on the stream of the kernel before them.
+    if (last == nullptr || row.stream != last->stream) {
+      rows.kernel_streams.insert(row.stream);
+    }
+    last = &row;
   }
   const size_t kernels = rows.activities.size();
   for (const Copy& row : trace.copies()) {
@@ -92,10 +110,8 @@ DeviceRows RowsOf(const Trace& trace, int32_t device) {
   rows.compute = Merge(std::move(rows.compute));
   rows.communication =
       Subtract(Merge(std::move(rows.communication)), rows.compute);
-  std::vector<Span> above = rows.compute;
-  above.insert(above.end(), rows.communication.begin(),
-               rows.communication.end());
-  rows.copy = Subtract(Merge(std::move(rows.copy)), Merge(std::move(above)));
+  rows.kernels = Unite(rows.compute, rows.communication);
+  rows.copy = Subtract(Merge(std::move(rows.copy)), rows.kernels);
   return rows;
 }
 
@@ -288,7 +304,7 @@ DeviceLedger MakeDeviceLedger(const Trace& trace, const OpTree& tree,
                               const RecorderCost& cost) {
   DeviceLedger ledger;
   ledger.device = BusiestDevice(trace);
-  const DeviceRows rows = RowsOf(trace, ledger.device);
+  DeviceRows rows = RowsOf(trace, ledger.device);
   ledger.activities = static_cast<int64_t>(rows.activities.size());
   ledger.unmatched =
       std::ranges::count(rows.activities, kNone, &Launched::call);
@@ -296,10 +312,7 @@ DeviceLedger MakeDeviceLedger(const Trace& trace, const OpTree& tree,
   const Span window{steps.windows.front().tiled.begin_ns,
                     steps.windows.back().tiled.end_ns};
   HostViews hosts(trace, tree, steps.thread, window, host, cost);
-  std::vector<Span> busy = rows.compute;
-  busy.insert(busy.end(), rows.communication.begin(), rows.communication.end());
-  busy.insert(busy.end(), rows.copy.begin(), rows.copy.end());
-  busy = Merge(std::move(busy));
+  const std::vector<Span> busy = Unite(rows.kernels, rows.copy);
 
   for (const StepWindow& step : steps.windows) {
     CauseTimes split;
@@ -323,6 +336,9 @@ DeviceLedger MakeDeviceLedger(const Trace& trace, const OpTree& tree,
     ledger.launches_per_step += InSteadyStep(steps, call.begin_ns);
   }
   ledger.launches_per_step /= static_cast<int64_t>(steps.steady.size());
+  ledger.kernels = std::move(rows.kernels);
+  ledger.compute = std::move(rows.compute);
+  ledger.kernel_streams = std::move(rows.kernel_streams);
   return ledger;
 }
 

@@ -7,8 +7,10 @@
 #include <stepscope/trace.h>
 
 #include <cstdint>
+#include <set>
 #include <vector>
 
+#include "ops/intervals.h"
 #include "ops/op_traits.h"
 #include "steps/steps.h"
 #include "timeline/causes.h"
@@ -24,6 +26,9 @@ struct DeviceLedger {
   int64_t unmatched = 0;           // those without a recorded launch
   int64_t launches_per_step = 0;   // mean over the steady steps
   int32_t device = 0;              // the device with the most activity time
+  std::vector<Span> kernels;       // disjoint: while the device runs kernels
+  std::vector<Span> compute;  // the same, without the kernels of collectives
+  std::set<int64_t> kernel_streams;  // of the device
 };
 
 // Splits the time of the busiest device. Where the host is late, the cost of

@@ -88,16 +88,4 @@ std::vector<Span> IdleSpans(const std::vector<Gap>& gaps) {
   return spans;
 }
 
-std::vector<Span> KernelSpans(const Trace& trace, int32_t device,
-                              bool only_compute) {
-  std::vector<Span> spans;
-  ByName is_collective(trace, &IsCollectiveKernel);
-  for (const Kernel& kernel : trace.kernels()) {
-    if (kernel.device != device) continue;
-    if (only_compute && is_collective(kernel.name)) continue;
-    spans.push_back({kernel.begin_ns, kernel.end_ns});
-  }
-  return Merge(std::move(spans));
-}
-
 }  // namespace stepscope

@@ -35,9 +35,4 @@ std::vector<Gap> FindGaps(const Trace& trace, int32_t device, bool collectives);
 // Returns the idle time of each gap, in the order of `gaps`.
 std::vector<Span> IdleSpans(const std::vector<Gap>& gaps);
 
-// Returns the disjoint spans in which `device` runs kernels; with
-// `only_compute`, without the kernels of collectives.
-std::vector<Span> KernelSpans(const Trace& trace, int32_t device,
-                              bool only_compute);
-
 }  // namespace stepscope

@@ -3,12 +3,10 @@
 #include <algorithm>
 #include <functional>
 #include <optional>
-#include <set>
 #include <string>
 #include <utility>
 
 #include "device/blocking.h"
-#include "device/gaps.h"
 #include "ops/contains.h"
 #include "ops/host_memory.h"
 #include "words/quantities.h"
@@ -62,7 +60,9 @@ std::optional<MemoryKind> HostMemoryOf(const Copy& copy, Direction direction) {
 
 std::vector<HostCopy> FindHostCopies(const AnalysisContext& context,
                                      Direction direction) {
+  if (!context.ledger) return {};
   const Trace& trace = context.trace;
+  const DeviceLedger& ledger = *context.ledger;
   std::vector<bool> steady(context.steps.windows.size());
   for (size_t i : context.steps.steady) steady[i] = true;
   std::vector<size_t> wait_of(trace.copies().size(), SIZE_MAX);
@@ -70,27 +70,14 @@ std::vector<HostCopy> FindHostCopies(const AnalysisContext& context,
     if (context.waits.all[i].copy != kNone)
       wait_of[context.waits.all[i].copy] = i;
   }
-  // (device, stream) of the streams that run kernels.
-  std::set<std::pair<int32_t, int64_t>> compute;
-  const Kernel* last = nullptr;
-  for (const Kernel& kernel : trace.kernels()) {
-    // Most kernels run on the stream of the kernel before them.
-    if (last == nullptr || kernel.device != last->device ||
-        kernel.stream != last->stream) {
-      compute.insert({kernel.device, kernel.stream});
-    }
-    last = &kernel;
-  }
-  const int32_t device = context.ledger ? context.ledger->device : 0;
-  // A copy costs the step nothing while any kernel runs at the same time.
-  const std::vector<Span> kernels = KernelSpans(trace, device, false);
-
   const auto first_issued = std::ranges::find_if(
       trace.copies(), [](const Copy& copy) { return copy.call != kNone; });
   std::vector<HostCopy> copies;
   for (RowId row = 0; row < trace.copies().size(); ++row) {
     const Copy& copy = trace.copies()[row];
-    if (!HostMemoryOf(copy, direction) || copy.device != device) continue;
+    if (!HostMemoryOf(copy, direction) || copy.device != ledger.device) {
+      continue;
+    }
     // A copy issued before the recording began counts for no step, although it
     // may hold one up.
     const bool earlier = copy.call == kNone &&
@@ -113,8 +100,9 @@ std::vector<HostCopy> FindHostCopies(const AnalysisContext& context,
          .wait = wait_of[row],
          .step = step,
          .steady = steady[step] && !earlier,
-         .on_compute_stream = compute.contains({copy.device, copy.stream}),
-         .exposed_ns = span.length() - LengthIn(kernels, span)});
+         .on_compute_stream = ledger.kernel_streams.contains(copy.stream),
+         // A copy costs the step nothing while any kernel runs.
+         .exposed_ns = span.length() - LengthIn(ledger.kernels, span)});
   }
   return copies;
 }

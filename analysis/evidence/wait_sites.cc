@@ -26,10 +26,8 @@ std::string InWords(const WaitSite& site) {
 // collectives, so that it may be waiting for other ranks.
 double CollectiveFrac(const AnalysisContext& m, const WaitFilter& filter) {
   if (m.trace.communications().empty() && m.collectives.empty()) return 0;
-  const std::vector<Span> compute =
-      KernelSpans(m.trace, m.ledger->device, true);
   const std::vector<Span> collectives =
-      Subtract(KernelSpans(m.trace, m.ledger->device, false), compute);
+      Subtract(m.ledger->kernels, m.ledger->compute);
   double waited = 0, behind = 0;
   for (const HostWait& wait : m.waits.all) {
     if (!wait.steady || !filter(wait)) continue;

@@ -62,8 +62,7 @@ PinnedCopies LargePinnedCopies(const AnalysisContext& m,
   }
   spans = Merge(std::move(spans));
   const auto steps = static_cast<double>(m.steps.steady.size());
-  const int64_t hidden =
-      Length(Intersect(spans, KernelSpans(m.trace, m.ledger->device, false)));
+  const int64_t hidden = Length(Intersect(spans, m.ledger->kernels));
   found.exposed_ns = static_cast<double>(Length(spans) - hidden) / steps;
   found.count = static_cast<double>(found.copies.size()) / steps;
   found.bytes /= steps;
@@ -161,8 +160,7 @@ struct ExposedUploads {
 };
 
 double KernelNsPerStep(const AnalysisContext& m) {
-  const std::vector<Span> kernels =
-      KernelSpans(m.trace, m.ledger->device, false);
+  const std::vector<Span>& kernels = m.ledger->kernels;
   double ns = 0;
   for (size_t i : m.steps.steady) {
     ns += static_cast<double>(LengthIn(kernels, m.steps.windows[i].tiled));
