@@ -48,7 +48,8 @@ AnalysisContext::AnalysisContext(const Trace& t, bool as_recorded)
       recorder(as_recorded ? RecorderCost() : CostOfRecording(t, tree, steps)),
       parts(t, tree, steps),
       forward(FindForwardSteps(t, tree, steps, parts.optimizer.spans)),
-      backward(t) {
+      backward(t),
+      graph_walks(FindGraphWalks(t, tree, steps)) {
   if (steps.empty()) return;
   host = HostOf(trace, tree, steps);
   contention = FindContention(trace, steps);

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "context/contention.h"
+#include "context/graph_walks.h"
 #include "context/size_variation.h"
 #include "context/stalls.h"
 #include "device/blocking.h"
@@ -67,6 +68,7 @@ struct AnalysisContext {
   StepParts parts;
   std::vector<ForwardStep> forward;  // of the steady steps
   BackwardNodes backward;
+  std::vector<GraphWalk> graph_walks;  // of the steady steps
   std::optional<DeviceLedger> ledger;  // runs with a GPU
   KernelUses kernels;                  // runs with a GPU
   std::vector<Collective> collectives;

@@ -6,7 +6,7 @@
 #include <span>
 #include <utility>
 
-#include "evidence/program/graph_walks.h"
+#include "evidence/program/forward_ops.h"
 #include "evidence/program/op_shapes.h"
 #include "ops/contains.h"
 
@@ -93,7 +93,7 @@ bool LayerGradients::MakesInputGradient(RowId layer) const {
 }
 
 LayerGradients::LayerGradients(const AnalysisContext& context) : m_(context) {
-  for (const GraphWalk& walk : FindGraphWalks(context)) {
+  for (const GraphWalk& walk : context.graph_walks) {
     for (const WalkedNode& node : walk.nodes) {
       for (RowId row : node.added) {
         const Dims& dims = DimsOf(m_.trace, row, 0);

@@ -5,7 +5,7 @@
 #include <span>
 #include <utility>
 
-#include "evidence/program/graph_walks.h"
+#include "evidence/program/forward_ops.h"
 #include "evidence/program/op_pace.h"
 #include "evidence/recording_load.h"
 #include "ops/op_traits.h"

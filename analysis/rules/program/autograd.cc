@@ -13,7 +13,7 @@
 #include "context/noise.h"
 #include "context/rule.h"
 #include "evidence/call_site.h"
-#include "evidence/program/graph_walks.h"
+#include "evidence/program/forward_ops.h"
 #include "evidence/program/op_shapes.h"
 #include "evidence/program/shortened_ops.h"
 #include "ops/contains.h"
@@ -421,7 +421,7 @@ void SayOfParts(Finding& finding) {
 Verdict CheckRepeatedBackward(const AnalysisContext& m) {
   Verdict verdict;
   if (m.steps.thread == kNone) return verdict;
-  const std::vector<GraphWalk> passes = FindGraphWalks(m);
+  const std::vector<GraphWalk>& passes = m.graph_walks;
   RepeatFinder found(m, passes);
   found.Find();
   AddFinding(

@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "context/rule.h"
-#include "evidence/program/graph_walks.h"
+#include "evidence/program/forward_ops.h"
 #include "evidence/program/op_shapes.h"
 #include "ops/contains.h"
 #include "ops/op_arguments.h"
@@ -59,7 +59,7 @@ class Finder {
     Frozen one{.step = step.step};
     const std::map<Dims, Averages> averaged = AveragedIn(step.ops);
     if (averaged.empty()) return one;
-    if (!trained_) trained_ = ParametersBySize(FindGraphWalks(m_));
+    if (!trained_) trained_ = ParametersBySize(m_.graph_walks);
     // If no size belongs to a trained weight, the averages may not be of
     // weights at all.
     if (std::ranges::none_of(averaged, [&](const auto& each) {

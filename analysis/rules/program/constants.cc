@@ -13,7 +13,7 @@
 
 #include "context/noise.h"
 #include "context/rule.h"
-#include "evidence/program/graph_walks.h"
+#include "evidence/program/forward_ops.h"
 #include "evidence/program/op_shapes.h"
 #include "evidence/recording_load.h"
 #include "evidence/tensors/size_inference.h"

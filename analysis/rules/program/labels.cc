@@ -14,7 +14,7 @@
 
 #include "context/noise.h"
 #include "context/rule.h"
-#include "evidence/program/graph_walks.h"
+#include "evidence/program/forward_ops.h"
 #include "evidence/program/op_shapes.h"
 #include "ops/backward_nodes.h"
 #include "ops/contains.h"

@@ -12,7 +12,7 @@
 #include "context/noise.h"
 #include "context/rule.h"
 #include "evidence/call_site.h"
-#include "evidence/program/graph_walks.h"
+#include "evidence/program/forward_ops.h"
 #include "evidence/program/op_shapes.h"
 #include "evidence/program/plain_name.h"
 #include "ops/contains.h"
@@ -249,7 +249,7 @@ Penalties PriceOf(const AnalysisContext& m, const ForwardOps& forward,
 
 Verdict CheckParameterPenalty(const AnalysisContext& m) {
   if (m.steps.thread == kNone) return Clean();
-  const std::vector<GraphWalk> passes = FindGraphWalks(m);
+  const std::vector<GraphWalk>& passes = m.graph_walks;
   if (passes.empty()) return Clean();
   const ForwardOps forward(m);
   const std::vector<Sweep> sweeps = SweepFinder(m, forward, passes).Find();
@@ -305,7 +305,7 @@ bool ReadsGradients(const AnalysisContext& m,
 
 Verdict CheckGradientNorms(const AnalysisContext& m) {
   if (m.steps.thread == kNone) return Clean();
-  const std::vector<GraphWalk> passes = FindGraphWalks(m);
+  const std::vector<GraphWalk>& passes = m.graph_walks;
   if (passes.empty()) return Clean();
   const ForwardOps forward(m);
   const std::vector<Sweep> sweeps = SweepFinder(m, forward, passes).Find();

@@ -11,7 +11,7 @@
 #include "context/noise.h"
 #include "context/rule.h"
 #include "evidence/call_site.h"
-#include "evidence/program/graph_walks.h"
+#include "evidence/program/forward_ops.h"
 #include "evidence/program/plain_name.h"
 #include "ops/contains.h"
 #include "ops/op_arguments.h"
@@ -197,7 +197,7 @@ class RecomputedFinder {
 
 Verdict CheckRecomputedWeights(const AnalysisContext& m) {
   if (m.steps.thread == kNone) return Clean();
-  const std::vector<GraphWalk> passes = FindGraphWalks(m);
+  const std::vector<GraphWalk>& passes = m.graph_walks;
   if (passes.empty()) return Clean();
   const ForwardOps forward(m);
   const Recomputed found = RecomputedFinder(m, forward).Find(passes);

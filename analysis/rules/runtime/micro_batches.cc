@@ -17,7 +17,7 @@
 #include "context/rule.h"
 #include "evidence/device_memory_use.h"
 #include "evidence/kernel_evidence.h"
-#include "evidence/program/graph_walks.h"
+#include "evidence/program/forward_ops.h"
 #include "evidence/program/op_shapes.h"
 #include "ops/backward_nodes.h"
 #include "ops/contains.h"
@@ -61,7 +61,7 @@ struct Accumulation {
 };
 
 Accumulation FindAccumulation(const AnalysisContext& m) {
-  const std::vector<GraphWalk> passes = FindGraphWalks(m);
+  const std::vector<GraphWalk>& passes = m.graph_walks;
   Accumulation found{.parameters = ParametersBySize(passes)};
   KeptCount all;
   for (const GraphWalk& pass : passes) AddKept(pass, all);
@@ -190,7 +190,7 @@ Passes FindPasses(const AnalysisContext& m) {
   std::vector<double> nodes, rows;
   double adding = 0;
   int64_t before_ns = INT64_MIN;
-  for (const GraphWalk& pass : FindGraphWalks(m)) {
+  for (const GraphWalk& pass : m.graph_walks) {
     const Span forward{
         std::max(before_ns, m.steps.windows[pass.step].host.begin_ns),
         pass.span.begin_ns};
