@@ -53,7 +53,7 @@ AnalysisContext::AnalysisContext(const Trace& t, bool as_recorded)
   if (steps.empty()) return;
   host = HostOf(trace, tree, steps);
   contention = FindContention(trace, steps);
-  collectives = FindCollectives(trace, steps, host);
+  collectives = FindCollectives(trace, tree, steps, host);
   if (has_gpu) {
     replayed = ChooseReplayWindow(steps, kReplayedSteps);
     ledger = MakeDeviceLedger(trace, tree, steps, host, recorder);
@@ -62,7 +62,7 @@ AnalysisContext::AnalysisContext(const Trace& t, bool as_recorded)
     replay = Replay(MakeDeviceProgram(trace, tree, replayed, parts, recorder));
     TellUnprofiledStep();
     kernels = FindKernelUses(trace, steps, parts.optimizer, ledger->device);
-    waits = FindWaits(trace, steps, ledger->device);
+    waits = FindWaits(trace, tree, steps, ledger->device);
     return;
   }
   replayed.steps = steps;

@@ -143,7 +143,7 @@ HostWork StallFinder::WorkIn(Span window) const {
 
 // Sets known_, and what the steps that are not slow do.
 void StallFinder::LearnUsual() {
-  threads_ = AutogradThreads(m_.trace, m_.steps.thread);
+  threads_ = AutogradThreads(m_.tree, m_.steps.thread);
   if (m_.steps.thread != kNone) threads_.push_back(m_.steps.thread);
   for (const Range& range : m_.trace.ranges()) {
     // The training thread may wait for a collective of another thread.

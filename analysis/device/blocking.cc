@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <string_view>
+#include <utility>
 
 #include "ops/by_name.h"
 #include "ops/contains.h"
@@ -42,7 +43,8 @@ WaitKind DirectionOf(const Copy& copy) {
 class WaitFinder {
  public:
   // `idle`: when the device does nothing; sorted and disjoint.
-  WaitFinder(const Trace& trace, const Steps& steps, std::vector<Span> idle)
+  WaitFinder(const Trace& trace, const OpTree& tree, const Steps& steps,
+             std::vector<Span> idle)
       : trace_(trace),
         steps_(steps),
         idle_(std::move(idle)),
@@ -51,7 +53,7 @@ class WaitFinder {
         role_of_(trace, &RoleOf),
         copy_of_(trace.runtime_calls().size(), kNone) {
     if (steps.thread != kNone) watched_[steps.thread] = true;
-    for (RowId row : AutogradThreads(trace, steps.thread)) {
+    for (RowId row : AutogradThreads(tree, steps.thread)) {
       watched_[row] = true;
     }
     for (RowId row = 0; row < trace.copies().size(); ++row) {
@@ -304,11 +306,13 @@ class LateGaps {
 
 }  // namespace
 
-Waits FindWaits(const Trace& trace, const Steps& steps, int32_t device) {
+Waits FindWaits(const Trace& trace, const OpTree& tree, const Steps& steps,
+                int32_t device) {
   Waits waits;
   waits.idle = FindGaps(trace, device, true);
   waits.no_compute = FindGaps(trace, device, false);
-  waits.all = WaitFinder(trace, steps, Merge(IdleSpans(waits.idle))).Find();
+  waits.all =
+      WaitFinder(trace, tree, steps, Merge(IdleSpans(waits.idle))).Find();
   return waits;
 }
 

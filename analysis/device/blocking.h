@@ -18,6 +18,7 @@
 #include "device/gaps.h"
 #include "edit/edit.h"
 #include "ops/intervals.h"
+#include "ops/op_traits.h"
 #include "steps/steps.h"
 
 namespace stepscope {
@@ -59,7 +60,8 @@ struct Waits {
 };
 
 // Finds the waits in all steps and the gaps of `device`.
-Waits FindWaits(const Trace& trace, const Steps& steps, int32_t device);
+Waits FindWaits(const Trace& trace, const OpTree& tree, const Steps& steps,
+                int32_t device);
 
 // Means per steady step over the waits that pass a filter.
 struct WaitSums {

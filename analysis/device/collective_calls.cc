@@ -19,9 +19,10 @@ bool IsVague(CollectiveKind kind) {
 
 }  // namespace
 
-CollectiveCalls::CollectiveCalls(const Trace& trace, const Steps& steps)
+CollectiveCalls::CollectiveCalls(const Trace& trace, const OpTree& tree,
+                                 const Steps& steps)
     : trace_(trace), steps_(steps), autograd_(trace.threads().size()) {
-  for (RowId row : AutogradThreads(trace, steps.thread)) autograd_[row] = true;
+  for (RowId row : AutogradThreads(tree, steps.thread)) autograd_[row] = true;
   last_backward_.resize(steps.windows.size());
   first_backward_.resize(steps.windows.size(), INT64_MAX);
   for (const Op& op : trace.ops()) {

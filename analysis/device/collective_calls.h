@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "device/collective.h"
+#include "ops/op_traits.h"
 #include "steps/steps.h"
 
 namespace stepscope {
@@ -16,7 +17,7 @@ namespace stepscope {
 // Valid while the Trace and the Steps live. Keeps no state about collectives.
 class CollectiveCalls {
  public:
-  CollectiveCalls(const Trace& trace, const Steps& steps);
+  CollectiveCalls(const Trace& trace, const OpTree& tree, const Steps& steps);
 
   // The index of the step whose host window contains `ns`, or kNoStep.
   size_t StepAt(int64_t ns) const;

@@ -184,9 +184,10 @@ std::vector<Collective> FromRanges(const Trace& trace,
 
 }  // namespace
 
-std::vector<Collective> FindCollectives(const Trace& trace, const Steps& steps,
+std::vector<Collective> FindCollectives(const Trace& trace, const OpTree& tree,
+                                        const Steps& steps,
                                         const std::vector<Segment>& host) {
-  const CollectiveCalls calls(trace, steps);
+  const CollectiveCalls calls(trace, tree, steps);
   std::vector<Collective> found = trace.kernels().empty()
                                       ? FromRanges(trace, host, calls)
                                       : FromKernels(trace, calls);

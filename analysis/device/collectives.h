@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "device/collective.h"
+#include "ops/op_traits.h"
 #include "steps/steps.h"
 #include "timeline/timeline.h"
 
@@ -18,7 +19,8 @@ namespace stepscope {
 // without a kernel (a group of one rank, a barrier) are left out. On a CPU-only
 // run `exposed_ns` is the time that the training thread waits for it. `host` is
 // the timeline of the training thread in the steps.
-std::vector<Collective> FindCollectives(const Trace& trace, const Steps& steps,
+std::vector<Collective> FindCollectives(const Trace& trace, const OpTree& tree,
+                                        const Steps& steps,
                                         const std::vector<Segment>& host);
 
 // Means per steady step over the collectives that `wanted` accepts.

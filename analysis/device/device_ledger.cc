@@ -129,7 +129,7 @@ class HostViews {
         host_(host),
         cost_(cost),
         kind_of_(trace, &KindOf) {
-    for (RowId row : AutogradThreads(trace, training)) joined_.push_back(row);
+    for (RowId row : AutogradThreads(tree, training)) joined_.push_back(row);
     if (training != kNone) joined_.push_back(training);
   }
 

@@ -206,7 +206,7 @@ void StepDrawer::OtherThreads() {
   std::ranges::sort(order);
   if (order.size() > kHostLanes) order.resize(kHostLanes);
   const std::vector<RowId> autograd =
-      AutogradThreads(trace_, context_.steps.thread);
+      AutogradThreads(context_.tree, context_.steps.thread);
   for (const auto& [ns, thread] : order) {
     const bool backward = std::ranges::count(autograd, thread) > 0;
     Add(backward ? "backward thread"

@@ -254,7 +254,7 @@ std::vector<TopOp> OpsByTime(const AnalysisContext& m, const OpTimes& times) {
   // Threads that do the training. Ops of other threads get separate rows.
   std::vector<bool> trains(trace.threads().size(), m.steps.thread == kNone);
   if (m.steps.thread != kNone) trains[m.steps.thread] = true;
-  for (RowId thread : AutogradThreads(trace, m.steps.thread)) {
+  for (RowId thread : AutogradThreads(m.tree, m.steps.thread)) {
     trains[thread] = true;
   }
   std::map<std::pair<NameId, bool>, Sum> sums;

@@ -170,7 +170,7 @@ Collation FindCollation(const AnalysisContext& context) {
   // If another thread makes batches, it is a loader worker, and what the
   // training thread stacks is something else.
   std::vector<bool> backward(trace.threads().size());
-  for (RowId row : AutogradThreads(trace, context.steps.thread)) {
+  for (RowId row : AutogradThreads(context.tree, context.steps.thread)) {
     backward[row] = true;
   }
   for (RowId row = 0; row < trace.ops().size(); ++row) {

@@ -121,7 +121,7 @@ RecordingLoad MeasureRecordingLoad(const AnalysisContext& context) {
   if (context.steps.thread == kNone) return load;
   // The autograd threads work while the training thread waits in backward().
   std::vector<RowId> threads =
-      AutogradThreads(context.trace, context.steps.thread);
+      AutogradThreads(context.tree, context.steps.thread);
   threads.push_back(context.steps.thread);
   for (RowId thread : threads) {
     for (RowId row : context.tree.of_thread(thread)) {

@@ -224,6 +224,7 @@ OpTree::OpTree(const Trace& trace) : trace_(trace) {
   traits_.resize(trace.name_count());
   std::vector<bool> known(trace.name_count());
   by_thread_.resize(trace.threads().size());
+  std::vector<bool> runs_backward(trace.threads().size());
   const std::span<const Op> ops = trace.ops();
   in_backward_.resize(ops.size());
   for (RowId row = 0; row < ops.size(); ++row) {
@@ -234,7 +235,13 @@ OpTree::OpTree(const Trace& trace) : trace_(trace) {
       known[ops[row].name] = true;
       traits_[ops[row].name] = TraitsOf(trace.name(ops[row].name));
     }
-    if (ops[row].thread != kNone) by_thread_[ops[row].thread].push_back(row);
+    const RowId thread = ops[row].thread;
+    if (thread == kNone) continue;
+    by_thread_[thread].push_back(row);
+    if (ops[row].kind == OpKind::kBackward) runs_backward[thread] = true;
+  }
+  for (RowId thread = 0; thread < runs_backward.size(); ++thread) {
+    if (runs_backward[thread]) backward_threads_.push_back(thread);
   }
   // Outer ops come first in the table, so this backward loop meets children
   // before their parents. work_below: something below the op does more than

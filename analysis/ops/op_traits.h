@@ -78,6 +78,8 @@ class OpTree {
   // `op` and the ops inside it, in time order; empty for an op whose thread is
   // not known.
   std::span<const RowId> inside(RowId op) const;
+  // The threads that run backward nodes, as ascending rows of threads().
+  std::span<const RowId> backward_threads() const { return backward_threads_; }
 
  private:
   const Trace& trace_;
@@ -85,6 +87,7 @@ class OpTree {
   std::vector<bool> computes_;     // by RowId
   std::vector<bool> in_backward_;  // by RowId
   std::vector<std::vector<RowId>> by_thread_;
+  std::vector<RowId> backward_threads_;
 };
 
 }  // namespace stepscope

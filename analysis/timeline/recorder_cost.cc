@@ -104,7 +104,7 @@ double AddedPerEvent(const Trace& trace, const OpTree& tree,
   for (size_t i : steps.steady) {
     recorded.push_back(static_cast<double>(steps.windows[i].host.length()));
   }
-  std::vector<RowId> threads = AutogradThreads(trace, steps.thread);
+  std::vector<RowId> threads = AutogradThreads(tree, steps.thread);
   threads.push_back(steps.thread);
   for (RowId thread : threads) {
     for (RowId row : tree.of_thread(thread)) {

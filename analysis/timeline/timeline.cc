@@ -172,16 +172,10 @@ std::vector<Claim> Disjoint(std::vector<Claim> claims) {
 
 // Threads of the backward pass are known by the nodes they run; their names
 // differ from version to version.
-std::vector<RowId> AutogradThreads(const Trace& trace, RowId thread) {
-  std::vector<bool> runs(trace.threads().size());  // by thread: backward nodes
-  for (const Op& op : trace.ops()) {
-    if (op.kind == OpKind::kBackward && op.thread != kNone) {
-      runs[op.thread] = true;
-    }
-  }
+std::vector<RowId> AutogradThreads(const OpTree& tree, RowId thread) {
   std::vector<RowId> threads;
-  for (RowId row = 0; row < runs.size(); ++row) {
-    if (runs[row] && row != thread) threads.push_back(row);
+  for (RowId row : tree.backward_threads()) {
+    if (row != thread) threads.push_back(row);
   }
   return threads;
 }
@@ -197,7 +191,7 @@ std::vector<Segment> HostTimeline(const Trace& trace, const OpTree& tree,
   ours[thread] = true;
   // Autograd threads (one per device) rarely run at once; where they do, the
   // first one counts.
-  for (RowId other : AutogradThreads(trace, thread)) {
+  for (RowId other : AutogradThreads(tree, thread)) {
     ours[other] = true;
     segments = FillGaps(segments, OpSegments(trace, tree, other, window));
   }

@@ -58,6 +58,6 @@ void Overlay(std::vector<Segment>& segments, const std::vector<Claim>& claims,
              Cause cause, std::vector<Segment>& spare);
 
 // The threads other than `thread` that run autograd nodes.
-std::vector<RowId> AutogradThreads(const Trace& trace, RowId thread);
+std::vector<RowId> AutogradThreads(const OpTree& tree, RowId thread);
 
 }  // namespace stepscope

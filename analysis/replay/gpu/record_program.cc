@@ -38,9 +38,10 @@ bool LaunchesGraph(std::string_view call) {
 // Makes a program step by step; the functions run in the order of Build().
 class Builder {
  public:
-  Builder(const Trace& trace, const ReplayWindow& window,
+  Builder(const Trace& trace, const OpTree& tree, const ReplayWindow& window,
           DeviceProgram& program)
       : trace_(trace),
+        tree_(tree),
         steps_(window.steps),
         from_ns_(window.begin_ns),
         backlog_(trace, window.steps.windows.front().host.end_ns),
@@ -73,6 +74,7 @@ class Builder {
   void PlaceActivities();
 
   const Trace& trace_;
+  const OpTree& tree_;
   const Steps& steps_;
   int64_t from_ns_;  // activities launched before this are left out
   Backlog backlog_;
@@ -130,7 +132,7 @@ void Builder::ChooseThreads() {
     }
   }
   if (training == kNone) return;
-  program_.threads = AutogradThreads(trace_, training);
+  program_.threads = AutogradThreads(tree_, training);
   program_.threads.push_back(training);
 }
 
@@ -379,7 +381,7 @@ DeviceProgram MakeDeviceProgram(const Trace& trace, const OpTree& tree,
   if (program.cores > 0 && trace.run().local_ranks > 1) {
     program.cores = std::max(1, program.cores / trace.run().local_ranks);
   }
-  Builder(trace, window, program).Build();
+  Builder(trace, tree, window, program).Build();
   MeasureGaps(trace, tree, steps, parts, program);
   AddRecorder(trace, tree, steps.thread, cost, program);
   CountQueued(program);

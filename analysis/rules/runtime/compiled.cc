@@ -34,8 +34,7 @@ std::vector<Span> CompileSpans(const AnalysisContext& m) {
   // Use only threads whose compiling holds up the step: the one that runs the
   // model, and those that run backward.
   std::vector<bool> threads(m.trace.threads().size());
-  for (RowId row : AutogradThreads(m.trace, m.steps.thread))
-    threads[row] = true;
+  for (RowId row : AutogradThreads(m.tree, m.steps.thread)) threads[row] = true;
   if (m.steps.thread != kNone) threads[m.steps.thread] = true;
   std::vector<Span> spans;
   const auto add = [&](const auto& rows) {
