@@ -62,7 +62,7 @@ AnalysisContext::AnalysisContext(const Trace& t, bool as_recorded)
     replay = Replay(MakeDeviceProgram(trace, tree, replayed, parts, recorder));
     TellUnprofiledStep();
     kernels = FindKernelUses(trace, steps, parts.optimizer, ledger->device);
-    waits = FindWaits(trace, tree, steps, ledger->device);
+    waits = FindWaits(trace, tree, steps, ledger->device, !collectives.empty());
     return;
   }
   replayed.steps = steps;

@@ -307,10 +307,10 @@ class LateGaps {
 }  // namespace
 
 Waits FindWaits(const Trace& trace, const OpTree& tree, const Steps& steps,
-                int32_t device) {
+                int32_t device, bool collectives) {
   Waits waits;
   waits.idle = FindGaps(trace, device, true);
-  waits.no_compute = FindGaps(trace, device, false);
+  waits.no_compute = collectives ? FindGaps(trace, device, false) : waits.idle;
   waits.all =
       WaitFinder(trace, tree, steps, Merge(IdleSpans(waits.idle))).Find();
   return waits;

@@ -59,9 +59,10 @@ struct Waits {
   std::vector<Gap> no_compute;  // gaps with at most collectives running
 };
 
-// Finds the waits in all steps and the gaps of `device`.
+// Finds the waits in all steps and the gaps of `device`. `collectives`: some
+// kernels are collectives.
 Waits FindWaits(const Trace& trace, const OpTree& tree, const Steps& steps,
-                int32_t device);
+                int32_t device, bool collectives);
 
 // Means per steady step over the waits that pass a filter.
 struct WaitSums {
