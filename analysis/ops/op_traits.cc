@@ -222,7 +222,7 @@ bool KeepsStackTraces(const Trace& trace) {
 
 OpTree::OpTree(const Trace& trace) : trace_(trace) {
   traits_.resize(trace.name_count());
-  std::vector<bool> known(trace.name_count());
+  by_name_.resize(trace.name_count());
   by_thread_.resize(trace.threads().size());
   std::vector<bool> runs_backward(trace.threads().size());
   const std::span<const Op> ops = trace.ops();
@@ -231,10 +231,13 @@ OpTree::OpTree(const Trace& trace) : trace_(trace) {
     const RowId parent = ops[row].parent;
     in_backward_[row] = ops[row].kind == OpKind::kBackward ||
                         (parent != kNone && in_backward_[parent]);
-    if (!known[ops[row].name]) {
-      known[ops[row].name] = true;
-      traits_[ops[row].name] = TraitsOf(trace.name(ops[row].name));
+    std::vector<RowId>& same_name = by_name_[ops[row].name];
+    if (same_name.empty()) {
+      const std::string_view name = trace.name(ops[row].name);
+      traits_[ops[row].name] = TraitsOf(name);
+      names_.emplace(name, ops[row].name);
     }
+    same_name.push_back(row);
     const RowId thread = ops[row].thread;
     if (thread == kNone) continue;
     by_thread_[thread].push_back(row);
@@ -287,6 +290,12 @@ std::span<const RowId> OpTree::inside(RowId op) const {
   return {first, std::ranges::lower_bound(
                      first, rows.end(), trace_.ops()[op].end_ns, {},
                      [&](RowId row) { return trace_.ops()[row].begin_ns; })};
+}
+
+std::span<const RowId> OpTree::named(std::string_view name) const {
+  const auto known = names_.find(name);
+  if (known == names_.end()) return {};
+  return by_name_[known->second];
 }
 
 }  // namespace stepscope

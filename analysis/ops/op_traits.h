@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <span>
 #include <string_view>
+#include <unordered_map>
 #include <vector>
 
 #include "ops/intervals.h"
@@ -78,6 +79,9 @@ class OpTree {
   // `op` and the ops inside it, in time order; empty for an op whose thread is
   // not known.
   std::span<const RowId> inside(RowId op) const;
+  // The ops of that name, on any thread, as ascending rows. A rule that judges
+  // one kind of op need not go through all ops.
+  std::span<const RowId> named(std::string_view name) const;
   // The threads that run backward nodes, as ascending rows of threads().
   std::span<const RowId> backward_threads() const { return backward_threads_; }
 
@@ -87,6 +91,8 @@ class OpTree {
   std::vector<bool> computes_;     // by RowId
   std::vector<bool> in_backward_;  // by RowId
   std::vector<std::vector<RowId>> by_thread_;
+  std::vector<std::vector<RowId>> by_name_;  // by NameId
+  std::unordered_map<std::string_view, NameId> names_;
   std::vector<RowId> backward_threads_;
 };
 

@@ -373,9 +373,9 @@ std::vector<ShortenedOp> FindFills(const AnalysisContext& m,
                                    std::set<size_t>& in) {
   std::vector<ShortenedOp> fills;
   const std::span<const Op> ops = m.trace.ops();
-  for (RowId row = 0; row < ops.size(); ++row) {
+  for (RowId row : m.tree.named("aten::fill_")) {
     const Op& op = ops[row];
-    if (m.trace.name(op.name) != "aten::fill_" || op.parent == kNone) continue;
+    if (op.parent == kNone) continue;
     const std::string_view around = m.trace.name(ops[op.parent].name);
     if (!around.starts_with("aten::empty") &&
         !around.starts_with("aten::resize") && around != "aten::new_empty") {

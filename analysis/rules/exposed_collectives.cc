@@ -160,10 +160,9 @@ struct SynchronisedNorms {
 SynchronisedNorms FindSynchronisedNorms(const AnalysisContext& m) {
   SynchronisedNorms norms;
   if (m.steps.thread == kNone) return norms;
-  for (RowId row : m.tree.of_thread(m.steps.thread)) {
+  for (RowId row : m.tree.named("aten::batch_norm_stats")) {
     const Op& op = m.trace.ops()[row];
-    if (m.trace.name(op.name) != "aten::batch_norm_stats" ||
-        !InSteadyStep(m.steps, op.begin_ns)) {
+    if (op.thread != m.steps.thread || !InSteadyStep(m.steps, op.begin_ns)) {
       continue;
     }
     const TensorShape input = TensorArgument(m.trace, row, 0);

@@ -386,9 +386,8 @@ bool IsTakenByProduct(const AnalysisContext& m, RowId row) {
 std::vector<Cast> CastsOf(const AnalysisContext& m) {
   std::vector<Cast> found;
   const std::span<const Op> ops = m.trace.ops();
-  for (RowId row = 0; row < ops.size(); ++row) {
+  for (RowId row : m.tree.named("aten::_to_copy")) {
     const Op& op = ops[row];
-    if (m.trace.name(op.name) != "aten::_to_copy") continue;
     const RowId around = OutermostOf(m.trace, row);
     if (!m.tree.traits(around).matmul && !IsTakenByProduct(m, around)) {
       continue;

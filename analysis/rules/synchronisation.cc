@@ -379,10 +379,8 @@ Verdict CheckGradClipSync(const AnalysisContext& m) {
     return Clean();
   }
 
-  int64_t parameters = 0;
-  for (const Op& op : m.trace.ops()) {
-    parameters += m.trace.name(op.name) == "torch::autograd::AccumulateGrad";
-  }
+  const auto parameters = static_cast<int64_t>(
+      m.tree.named("torch::autograd::AccumulateGrad").size());
   // torch._foreach_norm is one op for all tensors. So only a loop over the
   // parameters computes as many norms as there are parameters.
   const bool per_tensor =

@@ -41,5 +41,28 @@ TEST(OpTreeTest, InsideAnOpAreNoOpsAroundItAndNoneOfOtherThreads) {
   EXPECT_TRUE(tree.inside(4).empty());  // its thread is unknown
 }
 
+TEST(OpTreeTest, ANameHasItsOpsOfAllThreads) {
+  const Trace trace = TraceFromText(R"(
+op 10..50 thread=0 aten::mm
+op 20..30 thread=1 aten::add
+op 40..60 thread=1 aten::mm
+kernel 50..60 stream=7 gemm
+)");
+  const OpTree tree(trace);
+  EXPECT_EQ(Rows(tree.named("aten::mm")), (std::vector<RowId>{0, 2}));
+  EXPECT_EQ(Rows(tree.named("aten::add")), (std::vector<RowId>{1}));
+  EXPECT_TRUE(tree.named("gemm").empty());  // no op
+  EXPECT_TRUE(tree.named("aten::relu").empty());
+}
+
+TEST(OpTreeTest, OnlyThreadsThatRunNodesAreBackwardThreads) {
+  const Trace trace = TraceFromText(R"(
+op 10..20 thread=0 aten::mm
+op 20..30 thread=1 kind=backward MmBackward0
+op 30..40 kind=backward MmBackward0
+)");
+  EXPECT_EQ(Rows(OpTree(trace).backward_threads()), (std::vector<RowId>{1}));
+}
+
 }  // namespace
 }  // namespace stepscope::op_tree_test

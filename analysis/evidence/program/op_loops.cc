@@ -83,7 +83,11 @@ std::vector<Span> KnownSpans(const AnalysisContext& m) {
 class LoopFinder {
  public:
   explicit LoopFinder(const AnalysisContext& context)
-      : m_(context), known_(KnownSpans(context)) {}
+      : m_(context), known_(KnownSpans(context)) {
+    for (NameId name = 0; name < context.trace.name_count(); ++name) {
+      picks_.push_back(Picks(context.trace.name(name)));
+    }
+  }
 
   std::vector<OpLoop> Find() {
     std::vector<OpLoop> found;
@@ -391,8 +395,8 @@ class LoopFinder {
   std::vector<RowId> PickingIn(Span span) const {
     std::vector<RowId> rows;
     for (RowId row : m_.tree.of_thread(m_.steps.thread, span)) {
-      if (IsAnyOf(m_.trace.name(OpAt(row).name),
-                  {"aten::select", "aten::slice"})) {
+      if (picks_[OpAt(row).name] && IsAnyOf(m_.trace.name(OpAt(row).name),
+                                            {"aten::select", "aten::slice"})) {
         rows.push_back(row);
       }
     }
@@ -431,8 +435,11 @@ class LoopFinder {
   // It makes one tensor of each element.
   std::vector<RowId> Iterated(int64_t from_ns, int64_t to_ns) const {
     std::vector<RowId> found;
-    for (RowId row : m_.tree.of_thread(m_.steps.thread, {from_ns, to_ns})) {
-      if (m_.trace.name(OpAt(row).name) == "aten::unbind") found.push_back(row);
+    const std::span<const RowId> all = m_.tree.named("aten::unbind");
+    for (auto row = std::ranges::lower_bound(
+             all, from_ns, {}, [&](RowId one) { return OpAt(one).begin_ns; });
+         row != all.end() && OpAt(*row).begin_ns < to_ns; ++row) {
+      if (OpAt(*row).thread == m_.steps.thread) found.push_back(*row);
     }
     return found;
   }
@@ -550,7 +557,8 @@ class LoopFinder {
     for (RowId row : m_.tree.of_thread(m_.steps.thread, loop.forward)) {
       if (m_.tree.in_backward(row)) continue;
       const std::string_view name = m_.trace.name(OpAt(row).name);
-      picked += Picks(name) && !TakesOfEach(row) && !(the_same && IsView(name));
+      picked += picks_[OpAt(row).name] && !TakesOfEach(row) &&
+                !(the_same && IsView(name));
       read += name == "aten::_local_scalar_dense";
       if (name.starts_with("c10d::")) return false;  // ddp-bucket-shape
       const KernelClass kind = m_.tree.traits(row).kind;
@@ -644,6 +652,7 @@ class LoopFinder {
 
   const AnalysisContext& m_;
   std::vector<Span> known_;
+  std::vector<bool> picks_;  // by NameId: the result of Picks()
 };
 
 }  // namespace

@@ -216,7 +216,7 @@ bool MayAddFloats(const AnalysisContext& m, RowId put) {
 std::vector<IndexGradient> FindIndexGradients(const AnalysisContext& m) {
   std::vector<IndexGradient> found;
   const std::span<const Op> ops = m.trace.ops();
-  for (RowId row = 0; row < ops.size(); ++row) {
+  for (RowId row : m.tree.named("aten::_index_put_impl_")) {
     const Op& put = ops[row];
     if (!InSteadyStep(m.steps, put.begin_ns) ||
         IndexPutAround(m.trace, row) != row) {

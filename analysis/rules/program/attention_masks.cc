@@ -70,9 +70,8 @@ bool RunsIn16Bits(const AnalysisContext& m, RowId op) {
 std::vector<MaskedCall> FindMaskedCalls(const AnalysisContext& m) {
   std::vector<MaskedCall> found;
   bool known_16_bits = false;
-  for (RowId row = 0; row < m.trace.ops().size(); ++row) {
+  for (RowId row : m.tree.named(kEfficient)) {
     const Op& op = m.trace.ops()[row];
-    if (m.trace.name(op.name) != kEfficient) continue;
     const size_t step = SteadyStepAt(m.steps, op.begin_ns);
     if (step == m.steps.windows.size()) continue;
     if (op.inputs == kNone) {

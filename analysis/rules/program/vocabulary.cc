@@ -30,12 +30,8 @@ constexpr char kChange[] = "fused or chunked loss";
 // Returns the forward softmax ops over the vocabulary in the steady steps.
 std::vector<RowId> Losses(const AnalysisContext& m) {
   std::vector<RowId> rows;
-  for (RowId row = 0; row < m.trace.ops().size(); ++row) {
-    const Op& op = m.trace.ops()[row];
-    if (m.trace.name(op.name) != "aten::_log_softmax" ||
-        !InSteadyStep(m.steps, op.begin_ns)) {
-      continue;
-    }
+  for (RowId row : m.tree.named("aten::_log_softmax")) {
+    if (!InSteadyStep(m.steps, m.trace.ops()[row].begin_ns)) continue;
     const TensorShape scores = TensorArgument(m.trace, row, 0);
     if (scores.known() && scores.dims.size() >= 2 &&
         scores.dims.back() >= kLargeVocabulary) {
