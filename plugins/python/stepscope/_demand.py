@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+from . import _arguments
 from ._schedule import WHOLE_LOOP, fitted, schedule
 
 _LOOK_EVERY_S = 0.5  # interval between checks for the file
@@ -22,8 +23,8 @@ class Demand:
         told = None if asked is None else fitted(asked)
         shape = told or schedule()
         self.window = schedule(wait=0, warmup=shape.warmup, active=min(shape.active, WHOLE_LOOP - 1), repeat=1)
-        self._signal = None if on_signal is None else signal.Signals(on_signal)
-        self._path = None if on_file is None else os.fspath(on_file)
+        self._signal = None if on_signal is None else _signal(on_signal)
+        self._path = None if on_file is None else _arguments.path("on_file", on_file)
         if self._signal is not None and threading.current_thread() is not threading.main_thread():
             raise ValueError("on_signal: Python handles signals on the main thread only; make the profile there")
         if every is not None:
@@ -72,9 +73,18 @@ class Demand:
         return True
 
 
+def _signal(number: int) -> signal.Signals:
+    try:
+        asked = signal.Signals(number)
+    except ValueError:
+        asked = None
+    if asked in (None, signal.SIGKILL, signal.SIGSTOP):
+        raise ValueError(f"profile: on_signal is {number!r}, but must be a signal that a program can handle, such as"
+                         " signal.SIGUSR2")
+    return asked
+
+
 def _every(steps: int, shape: schedule) -> schedule:
-    wait = steps - shape.warmup - shape.active
-    if isinstance(steps, bool) or not isinstance(steps, int) or wait < 0:
-        raise ValueError(f"every is {steps!r}, but must be a whole number of at least {shape.warmup + shape.active}, the"
-                         " steps of one window with its warm-up")
-    return schedule(wait=wait, warmup=shape.warmup, active=shape.active, repeat=0, skip_first=shape.skip_first)
+    window = shape.warmup + shape.active
+    _arguments.whole("every", steps, window, f"a whole number of at least {window}, the steps of one window with its warm-up")
+    return schedule(wait=steps - window, warmup=shape.warmup, active=shape.active, repeat=0, skip_first=shape.skip_first)

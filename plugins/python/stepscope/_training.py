@@ -14,6 +14,7 @@ class ProfiledTraining:
     """Holds the profile of a callback's current or last training, made with the arguments of stepscope.profile."""
 
     def __init__(self, **options: Any) -> None:
+        profile(**options)  # wrong arguments must raise here, and not when training begins
         self._options = options
         self._profile: profile | None = None
 

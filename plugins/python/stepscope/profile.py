@@ -80,7 +80,7 @@ class profile:  # noqa: N801 - torch.profiler's name
                  on_file: str | os.PathLike[str] | None = None, only_inside: str = "", max_buffer_bytes: int = 256 << 20,
                  stop_timeout: float = 120.0, rank_timeout: float = 10.0, signal_grace: float = 0.0, write_step_times: bool = False,
                  status_every: float = 0.0, **unused: Any) -> None:
-        from . import _rank
+        from . import _arguments, _rank
         from ._demand import Demand
         from ._recording import Options
 
@@ -89,9 +89,19 @@ class profile:  # noqa: N801 - torch.profiler's name
                 raise TypeError(f"profile() got an unexpected keyword argument {key!r}")
             if value:
                 say(f"{key} has no meaning here and is ignored")
-        kinds = None if activities is None else {getattr(activity, "name", str(activity)) for activity in activities}
+        _arguments.flags(record_shapes=record_shapes, profile_memory=profile_memory, with_stack=with_stack,
+                         with_flops=with_flops, with_modules=with_modules, print_report=print_report,
+                         write_step_times=write_step_times)
+        _arguments.seconds(stop_timeout=stop_timeout, rank_timeout=rank_timeout, signal_grace=signal_grace,
+                           status_every=status_every)
+        _arguments.whole("max_buffer_bytes", max_buffer_bytes, 1 << 16, "a whole number of at least 65536")
+        _arguments.function("on_trace_ready", on_trace_ready)
+        folder = _arguments.path("log_dir", log_dir)
+        name = default_name(folder) if name is None else name
+        _arguments.texts(name=name, only_inside=only_inside)
+        kinds = _arguments.activities(activities)
         self._options = Options(
-            log_dir=os.fspath(log_dir), name=default_name(os.fspath(log_dir)) if name is None else name,
+            log_dir=folder, name=name,
             record_shapes=record_shapes or with_flops,
             profile_memory=profile_memory, with_stack=with_stack, with_modules=with_modules,
             marked_steps=bool(only_inside),
