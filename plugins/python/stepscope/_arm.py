@@ -1,8 +1,8 @@
 """Finds the steps of an unmodified program, and records some of them.
 
-A step ends when an optimizer's step() ends. Steps are counted per optimizer object, and the largest count is used:
-micro-batches stay inside a step, and a GAN's two optimizers do not count double. In a program without an optimizer, a step ends
-when a DataLoader has delivered a batch. Errors in this module never reach the program.
+A step ends when an optimizer's step() ends: micro-batches stay inside a step. Of several optimizers that take turns, only one
+counts, and an optimizer that replaces another one goes on counting. In a program without an optimizer, a step ends when a
+DataLoader has delivered a batch. Errors in this module never reach the program.
 """
 
 from __future__ import annotations
@@ -24,19 +24,55 @@ from .run import SIGNAL_GRACE, WARM_UP
 
 
 class StepCounter:
-    """Counts steps per object that makes them. The program's number of steps is the largest count."""
+    """Counts a program's steps from the steps of the objects that make them: its optimizers, or its loaders.
+
+    One of them leads: each of its steps is a step of the program, and the steps of others in between are part of it, as with
+    the two optimizers of a GAN. The lead passes to another one that goes on without the leader, as the optimizer of the next
+    fold does. An object that steps again after another one runs beside others, so it gets the lead, and keeps it while another
+    one makes up to PATIENCE steps.
+    """
+
+    PATIENCE = 10
 
     def __init__(self) -> None:
-        self._counts: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
         self.steps = 0
+        self._leader: Callable[[], Any] = _nobody
+        self._last: Callable[[], Any] = _nobody
+        self._known: weakref.WeakSet[Any] = weakref.WeakSet()
+        self._returned: weakref.WeakSet[Any] = weakref.WeakSet()  # have stepped again after another one
+        # Since the leader's last step: what was made, and how often the others stepped.
+        self._made: weakref.WeakSet[Any] = weakref.WeakSet()
+        self._counts: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
+
+    def made(self, owner: Any) -> None:
+        """Notes that `owner` was made now. Objects that were not noted are taken to exist from the start."""
+        self._made.add(owner)
 
     def count(self, owner: Any) -> bool:
         """Counts one step of `owner`. Returns True if this is a new step of the program."""
-        now = self._counts[owner] = self._counts.get(owner, 0) + 1
-        if now <= self.steps:
+        if owner in self._known and self._last() is not owner:
+            self._returned.add(owner)
+        self._known.add(owner)
+        self._last = weakref.ref(owner)
+        if not self._leads(owner, self._leader()):
             return False
-        self.steps = now
+        self._leader = weakref.ref(owner)
+        self._made.clear()
+        self._counts.clear()
+        self.steps += 1
         return True
+
+    def _leads(self, owner: Any, leader: Any) -> bool:
+        if leader is None or owner is leader:  # a leader that is gone makes no more steps
+            return True
+        self._counts[owner] = self._counts.get(owner, 0) + 1
+        if leader in self._returned:
+            return self._counts[owner] > self.PATIENCE
+        return owner in self._returned or owner in self._made or self._counts[owner] > 1
+
+
+def _nobody() -> None:
+    return None
 
 
 class Recording:
@@ -59,6 +95,10 @@ class Recording:
         self.pid = int(wanted["pid"])  # process ID of the program that the user started
         if self.pid == os.getpid():
             atexit.register(self.say_if_nothing_stepped)
+
+    def optimizer_made(self, optimizer: Any) -> None:
+        self.has_optimizer = True
+        self.optimizers.made(optimizer)
 
     def optimizer_stepped(self, optimizer: Any) -> None:
         if self.off or not self.optimizers.count(optimizer):
@@ -233,6 +273,7 @@ def install_optimizer(module: ModuleType) -> None:
         return counted_step
 
     code = counting(lambda: None).__code__
+    made = _guarded(lambda optimizer: _recording.optimizer_made(optimizer))
 
     @functools.wraps(patch)
     def patch_step_function(self: Any) -> None:
@@ -241,7 +282,7 @@ def install_optimizer(module: ModuleType) -> None:
             import torch
             uncompiled: Any = torch.compiler.disable  # loads torch._dynamo, which the new optimizer would load anyway
             hook.append(uncompiled(_guarded(stepped)))
-        _recording.has_optimizer = True
+        made(self)
         kind = type(self)
         if not getattr(kind.step, "_counts_steps", False):
             kind.step = counting(kind.step)

@@ -79,6 +79,15 @@ def test_two_optimizers_of_an_iteration_make_one_step(ran):
 
 
 @needs_torch
+def test_the_folds_of_a_cross_validation_are_counted_together(ran):
+    run = ran("folds.py", options=("--skip", "30"))
+    assert (run.status, run.stdout) == (0, "done\n")
+    report = run.report()
+    assert numbers(report) == [30, 31, 32, 33], run.stderr
+    assert calls(report, "aten::mse_loss") == 1
+
+
+@needs_torch
 def test_without_an_optimizer_a_step_is_a_batch(ran):
     run = ran("inference.py")
     assert (run.status, run.stdout) == (0, "done\n")

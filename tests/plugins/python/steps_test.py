@@ -61,20 +61,59 @@ class Owner:
     pass
 
 
-def test_the_largest_count_of_one_owner_is_the_number_of_steps(arm):
-    counter, a, b = arm.StepCounter(), Owner(), Owner()
-    assert [counter.count(one) for one in (a, b, a, b, b, b)] == [True, False, True, False, True, True]
-    assert counter.steps == 4
+def steps_of(counter, turns):
+    """Returns T for each of the owners in `turns` whose step is a new step of the program, and . for the others."""
+    return "".join("T" if counter.count(owner) else "." for owner in turns)
 
 
-def test_an_owner_that_is_gone_is_not_mistaken_for_a_new_one(arm):
+def test_owners_that_take_turns_make_one_step_each_time(arm):
+    a, b = Owner(), Owner()
+    assert steps_of(arm.StepCounter(), [a, b] * 4) == "T." * 4
+    assert steps_of(arm.StepCounter(), [a, a, a, b] * 3) == "TTT." * 3
+    assert steps_of(arm.StepCounter(), [a, b, b, b] * 4) == ".".join(["T", "TT"]) + "T..." * 3
+    assert steps_of(arm.StepCounter(), [a, b, a, b, b, b, a]) == "T.T...T"
+
+
+def test_an_owner_that_replaces_another_goes_on_counting(arm):
+    counter = arm.StepCounter()
+    folds = []
+    for _ in range(3):  # all are kept, as in a list of trained models
+        folds.append(Owner())
+        counter.made(folds[-1])
+        assert steps_of(counter, [folds[-1]] * 12) == "T" * 12
+    assert counter.steps == 36
+
+
+def test_an_owner_that_follows_one_that_is_gone_goes_on_counting(arm):
     counter = arm.StepCounter()
     for _ in range(3):
         one = Owner()
-        counter.count(one)
+        assert steps_of(counter, [one] * 2) == "TT"
         del one
         gc.collect()
-    assert counter.steps == 1
+    assert counter.steps == 6
+
+
+def test_an_owner_that_existed_from_the_start_takes_over_with_its_second_step(arm):
+    a, b = Owner(), Owner()
+    assert steps_of(arm.StepCounter(), [a] * 3 + [b] * 4) == "TTT.TTT"
+
+
+def test_an_owner_that_returns_between_new_ones_counts_and_they_do_not(arm):
+    counter, outer = arm.StepCounter(), Owner()
+    counter.made(outer)
+    turns = []
+    for _ in range(4):
+        inner = Owner()
+        counter.made(inner)
+        turns.append(steps_of(counter, [inner] * 3 + [outer]))
+    assert turns[2:] == ["...T"] * 2
+
+
+def test_an_owner_may_go_on_long_after_the_one_that_counted(arm):
+    a, b = Owner(), Owner()
+    patience = arm.StepCounter.PATIENCE
+    assert steps_of(arm.StepCounter(), [a, b, a] + [b] * (patience + 3)) == "T.T" + "." * patience + "TTT"
 
 
 def test_the_profile_opens_at_the_first_step_and_has_the_numbers_of_the_program(recording):
@@ -209,7 +248,9 @@ def counted(arm, monkeypatch):
     """Returns what counts as a step of the classes above."""
     monkeypatch.setitem(sys.modules, "torch", types.SimpleNamespace(compiler=types.SimpleNamespace(disable=lambda hook: hook)))
     seen = []
-    monkeypatch.setattr(arm, "_recording", types.SimpleNamespace(optimizer_stepped=seen.append, has_optimizer=False, off=False))
+    recording = types.SimpleNamespace(optimizer_stepped=seen.append,
+                                      optimizer_made=lambda optimizer: seen.append(("made", optimizer)))
+    monkeypatch.setattr(arm, "_recording", recording)
     for kind in (Optimizer, Inner, Derived, Wrapper):  # the hook changes these classes
         for name, value in list(vars(kind).items()):
             if callable(value):
@@ -221,14 +262,15 @@ def counted(arm, monkeypatch):
 def test_every_optimizer_is_counted_after_its_step(counted):
     optimizer = Inner()
     assert optimizer.step() == "inner"
-    assert counted == [optimizer]
+    assert counted == [("made", optimizer), optimizer]
 
 
 def test_a_step_within_a_step_counts_once(counted):
     Inner()
     derived = Derived()
-    assert derived.step() == "inner, derived"
     wrapper = Wrapper(Inner())
+    counted.clear()
+    assert derived.step() == "inner, derived"
     wrapper.step()
     assert counted == [derived, wrapper]
 
@@ -237,8 +279,10 @@ def test_a_step_that_raises_is_no_step_and_raises_the_same(counted, monkeypatch)
     def step(self):
         raise ValueError("inf")
     monkeypatch.setattr(Inner, "step", step)
+    optimizer = Inner()
+    counted.clear()
     with pytest.raises(ValueError, match="inf"):
-        Inner().step()
+        optimizer.step()
     assert counted == []
 
 
