@@ -3,11 +3,11 @@
 //
 // A training loop runs the same operators in every step, so stacks are taken in
 // one step only, for each top-level operator. A stack belongs to the operator's
-// chain (the names of the autograd nodes around it and its own name) and its
-// ordinal among the operators of that chain, on its thread, in that step. The
-// operator with the same chain and ordinal in another step gets the same stack,
-// if that step runs the chain equally often. Some stacks are also taken in
-// other steps, to check that they match.
+// chain (the names of the autograd nodes around it, its own name, and whether
+// gradients are on) and its ordinal among the operators of that chain, on its
+// thread, in that step. The operator with the same chain and ordinal in another
+// step gets the same stack, if that step runs the chain equally often. Some
+// stacks are also taken in other steps, to check that they match.
 #pragma once
 
 #include <stepscope/trace_builder.h>
@@ -51,7 +51,9 @@ struct StackCounts {
   int64_t matched = 0;    // operators with a stack of the sample step
   int64_t unmatched = 0;  // operators without one, on sampled threads
   int64_t checked = 0;    // operators whose stack was taken twice
-  int64_t differs = 0;    // of these: another stack than expected
+  // Of these, in steps that run the chain as often as the sample step: another
+  // stack than expected.
+  int64_t differs = 0;
 };
 
 class StackMatcher {

@@ -141,6 +141,30 @@ TEST_F(StackMatcherTest, AStackTakenAgainThatDiffersTakesTheLinesOfItsChain) {
   EXPECT_EQ(counts_.differs, 1);
 }
 
+TEST_F(StackMatcherTest, AValidationInsideAStepGetsNoLinesOfTheTraining) {
+  Add(1100, 1110, "aten::linear", "a.py(1): train");
+  ops_.back().sequence = 7;
+  Add(2100, 2110, "aten::linear");
+  ops_.back().sequence = 8;
+  Add(2200, 2210, "aten::linear");  // under no_grad()
+  Add(2300, 2310, "aten::linear", "a.py(2): validate");
+  EXPECT_THAT(Lines(1),
+              ElementsAre("a.py(1): train", "-", "a.py(2): validate"));
+  EXPECT_EQ(counts_.matched, 1);
+  EXPECT_EQ(counts_.unmatched, 2);
+  EXPECT_EQ(counts_.differs, 0);
+}
+
+TEST_F(StackMatcherTest, AStepThatRunsAChainMoreOftenSaysNothingAboutOthers) {
+  Add(1100, 1110, "aten::add", "a.py(1): f");
+  Add(2100, 2110, "aten::add");
+  Add(2200, 2210, "aten::add", "a.py(2): g");
+  EXPECT_THAT(Lines(1), ElementsAre("-", "a.py(2): g"));
+  EXPECT_EQ(counts_.checked, 1);
+  EXPECT_EQ(counts_.unmatched, 2);
+  EXPECT_EQ(counts_.differs, 0);
+}
+
 TEST_F(StackMatcherTest, LeavesAThreadAloneThatWasNotSampled) {
   Add(1100, 1110, "aten::add");
   Add(2100, 2110, "aten::add");
