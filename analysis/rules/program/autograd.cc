@@ -43,8 +43,9 @@ struct Repeats {
   size_t visits = 0;  // most runs of one node in a step
   std::set<size_t> steps = {};
   const GraphWalk *first = nullptr, *again = nullptr;  // an example
-  bool of_parts = false;  // each pass takes a part of one output
-  bool sure = true;       // that nothing reads gradients between the passes
+  bool needs_again = false;  // the first pass is the needless one
+  bool of_parts = false;     // each pass takes a part of one output
+  bool sure = true;          // that nothing reads gradients between the passes
 };
 
 class RepeatFinder {
@@ -87,8 +88,9 @@ class RepeatFinder {
     }
   }
 
-  Repeats summed;   // later passes add gradients to those of the first
-  Repeats dropped;  // nobody reads gradients before a later pass
+  Repeats summed;  // later passes add gradients to those of the first
+  // Nobody reads gradients before a later pass.
+  Repeats dropped = {.needs_again = true};
   Repeats derived;  // an earlier pass took derivatives of the same output
   // Passes with common nodes store gradients whose sizes were not recorded,
   // without adding them up.
@@ -372,6 +374,37 @@ ShortenedOps Without(const AnalysisContext& m, std::vector<ShortenedOp> nodes) {
   return without;
 }
 
+// Returns the source line that called backward() or grad() for this pass; ""
+// if it is unknown. Nodes have no stack. Where the program gives no gradient,
+// the call makes one, on its own thread, just before the first node. Else an op
+// of a node knows the line if the nodes run on the calling thread.
+std::string LineOf(const AnalysisContext& m, const CallSites& sites,
+                   const GraphWalk& pass) {
+  const std::span<const Op> ops = m.trace.ops();
+  const auto after = [&](RowId thread, int64_t ns) {
+    return std::ranges::lower_bound(
+        m.tree.of_thread(thread), ns, {},
+        [&](RowId row) { return ops[row].begin_ns; });
+  };
+  const RowId caller = m.steps.thread;
+  if (const auto at = after(caller, pass.span.begin_ns);
+      at != m.tree.of_thread(caller).begin()) {
+    const RowId before = OutermostOf(m.trace, *(at - 1));
+    if (PlainNameOf(m.trace, before) == "ones_like") {
+      return sites.Source(caller, ops[before].begin_ns, before);
+    }
+  }
+  const RowId thread = ops[pass.nodes.front().row].thread;
+  for (auto at = after(thread, pass.span.begin_ns);
+       at != m.tree.of_thread(thread).end() &&
+       ops[*at].begin_ns < pass.span.end_ns;
+       ++at) {
+    std::string line = sites.Source(thread, ops[*at].begin_ns, *at);
+    if (!line.empty()) return line;
+  }
+  return "";
+}
+
 // Adds the finding about `found`, completed by `describe`, if it occurs in most
 // steps and gains enough.
 template <typename Describe>
@@ -388,11 +421,19 @@ void AddFinding(const AnalysisContext& m, const Repeats& found,
   finding.examples = {
       {number, first.begin_ns, first.end_ns, "a backward pass"},
       {number, again.begin_ns, again.end_ns, "another over the same graph"}};
-  const RowId node = found.again->nodes.front().row;
-  finding.where = CallSites(m.trace).Place(m.steps.thread,
-                                           m.trace.ops()[node].begin_ns, kNone);
+  const CallSites sites(m.trace);
+  const std::string one = LineOf(m, sites, *found.first);
+  const std::string other = LineOf(m, sites, *found.again);
+  const GraphWalk& needless = found.needs_again ? *found.first : *found.again;
+  finding.where = found.needs_again ? one : other;
+  if (finding.where.empty()) {
+    finding.where = sites.Chain(m.steps.thread, needless.span.begin_ns, kNone);
+  }
   describe(MeanCount(static_cast<double>(found.nodes) / steps, "run"),
            Milliseconds(less.saved_ns * 1e-6), finding);
+  if (!one.empty() && !other.empty() && one != other) {
+    finding.evidence += " The passes start at " + one + " and " + other + ".";
+  }
   verdict.found.push_back({.finding = std::move(finding),
                            .alternatives = {{less.edit}},
                            .bound_ns = less.saved_ns});

@@ -22,6 +22,9 @@ struct Losses {
   double node_us = 300;
   bool sized = true;     // sizes of tensors were recorded
   bool renamed = false;  // later passes run other nodes with the same numbers
+  // Where the stacks are: at the ops inside nodes, or only at the gradient that
+  // backward() makes before them.
+  enum { kNoStack, kInNodes, kBefore } stacks = kNoStack;
 };
 
 // Steps with a trunk of two 64 x 64 layers and a head for each loss.
@@ -56,6 +59,7 @@ class Program {
           Op(how_.between, how_.inputs, 10, "");
         }
         if (pass > 0 && how_.updates) Update(how_.updated);
+        pass_ = pass;
         Backward(head, pass > 0 ? how_.adds : how_.first_adds);
       }
       Update("float[64,64]");
@@ -67,6 +71,10 @@ class Program {
  private:
   static std::string Sequence(int number) {
     return "sequence=" + std::to_string(number);
+  }
+  std::string Stack() const {
+    return "stack=(\"torch/_tensor.py(1): backward\",\"a.py(" +
+           std::to_string(10 + pass_) + "): train\")";
   }
   void Op(const std::string& name, const std::string& inputs, double us,
           const std::string& fields) {
@@ -83,7 +91,10 @@ class Program {
     text_.Pass(1);
     text_.Begin();
     text_.Pass(1);
-    Op("aten::mm", "", us, how_.records ? Sequence(next_++) : "");
+    Op("aten::mm", "", us,
+       how_.stacks == Losses::kInNodes ? Stack()
+       : how_.records                  ? Sequence(next_++)
+                                       : "");
     const std::string name = number == part_        ? "SelectBackward0"
                              : adds && how_.renamed ? "MulBackward0"
                                                     : "AddmmBackward0";
@@ -103,7 +114,10 @@ class Program {
         "", 0, "kind=backward");
   }
   void Backward(int head, bool adds) {
-    Op("aten::ones_like", "(float[])", 5, "");
+    if (how_.stacks != Losses::kInNodes) {
+      Op("aten::ones_like", "(float[])", 5,
+         how_.stacks == Losses::kBefore ? Stack() : "");
+    }
     if (part_ >= 0) Node(part_, "", 5, false);
     Node(head, "float[8,64]", 50, false);
     for (int i : {1, 0}) Node(trunk_ + i, "float[64,64]", how_.node_us, adds);
@@ -118,6 +132,7 @@ class Program {
   Losses how_;
   ComputeText text_;
   int next_ = 0, trunk_ = 0;
+  int pass_ = 0;
   int part_ = -1;  // sequence number of the selected part
 };
 
@@ -175,6 +190,24 @@ TEST(RepeatedBackwardTest, SaysToDetachWhatALossDoesNotTrain) {
               kRepeated));
   EXPECT_TRUE(
       IsClean(Of({.adds = false, .between = "aten::clone"}), kRepeated));
+}
+
+TEST(RepeatedBackwardTest, NamesTheLineOfTheNeedlessPassAndBothLines) {
+  for (auto stacks : {Losses::kBefore, Losses::kInNodes}) {
+    const Report report = Of({.stacks = stacks});
+    const Finding* finding = Find(report, kRepeated);
+    ASSERT_NE(finding, nullptr);
+    EXPECT_EQ(finding->where, "a.py:11 in train");
+    EXPECT_NE(finding->evidence.find("start at a.py:10 in train and a.py:11 in "
+                                     "train."),
+              std::string::npos)
+        << finding->evidence;
+  }
+  // Of a pass whose gradients are dropped, the first one is needless.
+  const Report report =
+      Of({.adds = false, .updates = true, .stacks = Losses::kBefore});
+  ASSERT_NE(Find(report, kRepeated), nullptr);
+  EXPECT_EQ(Find(report, kRepeated)->where, "a.py:10 in train");
 }
 
 // Derivatives of a network's output with respect to each input need one call.
