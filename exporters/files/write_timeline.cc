@@ -33,9 +33,11 @@ TimelineWriter::~TimelineWriter() = default;
 
 absl::StatusOr<std::unique_ptr<TimelineWriter>> TimelineWriter::Make(
     const std::string& path, double residual_us) {
-  absl::StatusOr<std::unique_ptr<FileSink>> sink = FileSink::Make(
-      path, path.ends_with(".gz") ? FileSink::Compression::kGzip
-                                  : FileSink::Compression::kNone);
+  absl::StatusOr<std::unique_ptr<FileSink>> sink =
+      FileSink::Make(path,
+                     path.ends_with(".gz") ? FileSink::Compression::kGzip
+                                           : FileSink::Compression::kNone,
+                     FileSink::Temporary::kUnnamed);
   if (!sink.ok()) return sink.status();
   auto file = std::make_unique<File>();
   file->sink = *std::move(sink);

@@ -21,8 +21,11 @@ absl::Status WriteInto(const Trace& trace,
   const bool is_chrome =
       format == Format::kChromeTb || format == Format::kChromeKineto;
   absl::StatusOr<std::unique_ptr<FileSink>> sink = FileSink::Make(
-      path, is_chrome && path.ends_with(".gz") ? FileSink::Compression::kGzip
-                                               : FileSink::Compression::kNone);
+      path,
+      is_chrome && path.ends_with(".gz") ? FileSink::Compression::kGzip
+                                         : FileSink::Compression::kNone,
+      options.unnamed_until_whole ? FileSink::Temporary::kUnnamed
+                                  : FileSink::Temporary::kNamed);
   if (!sink.ok()) return sink.status();
   switch (format) {
     case Format::kChromeTb:

@@ -61,6 +61,19 @@ std::string FollowLinks(std::filesystem::path path) {
   return path.string();
 }
 
+std::string ProcPath(int fd) { return "/proc/self/fd/" + std::to_string(fd); }
+
+// Opens a file without a name in the folder of `path`; -1 if the file system,
+// or a missing /proc, does not allow to name it later.
+int OpenUnnamed(const std::string& path) {
+  std::string folder = std::filesystem::path(path).parent_path().string();
+  if (folder.empty()) folder = ".";
+  const int fd = open(folder.c_str(), O_WRONLY | O_TMPFILE | O_CLOEXEC, 0644);
+  if (fd < 0 || access(ProcPath(fd).c_str(), F_OK) == 0) return fd;
+  close(fd);
+  return -1;
+}
+
 }  // namespace
 
 // Owns the file descriptor and the queue; its thread is the only one that
@@ -68,6 +81,7 @@ std::string FollowLinks(std::filesystem::path path) {
 struct FileSink::Worker {
   std::string path;
   std::string temporary;  // empty for a pipe or a device
+  bool unnamed = false;   // `temporary` is not yet the file's name
   int fd = -1;
   bool gzip = false;
   z_stream stream = {};
@@ -89,6 +103,9 @@ struct FileSink::Worker {
   // 0 or an errno. O_EXCL: never write through a link that somebody else put
   // there.
   int Open() {
+    if (unnamed) fd = OpenUnnamed(path);
+    unnamed = fd >= 0;
+    if (unnamed) return 0;
     fd = temporary.empty()
              ? open(path.c_str(), O_WRONLY | O_CLOEXEC)
              : open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC,
@@ -97,7 +114,17 @@ struct FileSink::Worker {
   }
 
   void RemoveTemporary() const {
-    if (!temporary.empty()) unlink(temporary.c_str());
+    if (!temporary.empty() && !unnamed) unlink(temporary.c_str());
+  }
+
+  // Gives an unnamed file its temporary name. 0 or an errno.
+  int Name() {
+    if (unnamed && linkat(AT_FDCWD, ProcPath(fd).c_str(), AT_FDCWD,
+                          temporary.c_str(), AT_SYMLINK_FOLLOW) != 0) {
+      return errno;
+    }
+    unnamed = false;
+    return 0;
   }
 
   // write() may write less than asked, and a signal may interrupt it.
@@ -163,7 +190,7 @@ struct FileSink::Worker {
 };
 
 absl::StatusOr<std::unique_ptr<FileSink>> FileSink::Make(
-    const std::string& path, Compression compression) {
+    const std::string& path, Compression compression, Temporary temporary) {
   auto worker = std::make_unique<Worker>();
   worker->path = path;
   const Target target = TargetAt(path);
@@ -171,6 +198,7 @@ absl::StatusOr<std::unique_ptr<FileSink>> FileSink::Make(
   if (target == Target::kNewOrFile) {
     worker->path = FollowLinks(path);
     worker->temporary = TemporaryName(worker->path);
+    worker->unnamed = temporary == Temporary::kUnnamed;
   }
   if (const int error = worker->Open(); error != 0)
     return FileError("create", path, error);
@@ -252,6 +280,7 @@ absl::Status FileSink::Close() {
   const std::string& path = worker_->path;
   const char* what = "write";
   int error = worker_->error.load();
+  if (error == 0) error = worker_->Name();
   // Some file systems report only at close() that the disk is full.
   if (close(std::exchange(worker_->fd, -1)) != 0 && error == 0) error = errno;
   // rename() replaces the old file in one step, so a reader sees either the old

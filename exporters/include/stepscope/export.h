@@ -35,6 +35,9 @@ struct ExportOptions {
   // as a line "stepscope: input wait" of the GPU. XProf counts only these waits
   // as input; without the line it calls an input-bound run compute-bound.
   bool input_wait = true;
+  // Leaves no temporary file if the process is killed, where the file system
+  // can. In a log directory, that file tells readers of an unfinished window.
+  bool unnamed_until_whole = false;
 };
 
 // Writes `trace` to `path`, replacing a file that is there. A Chrome trace is

@@ -25,9 +25,10 @@ struct TimelineRank {
 
 class TimelineWriter {
  public:
-  // Opens a temporary file beside `path`; gzipped if `path` ends in ".gz".
-  // `residual_us` tells readers of the file how far the clocks still disagree;
-  // a negative value means unknown. Errors: those of WriteTrace().
+  // Opens a temporary file in the folder of `path`, which vanishes if the
+  // process is killed, where the file system can; gzipped if `path` ends in
+  // ".gz". `residual_us` tells readers of the file how far the clocks still
+  // disagree; a negative value means unknown. Errors: those of WriteTrace().
   static absl::StatusOr<std::unique_ptr<TimelineWriter>> Make(
       const std::string& path, double residual_us);
   ~TimelineWriter();

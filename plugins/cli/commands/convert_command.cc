@@ -169,7 +169,8 @@ int RunConvert(const CommandWords& given) {
   if (given.has("--advice")) annotations = ToAnnotations(Analyze(*trace));
   const absl::Status written =
       WriteTrace(*trace, annotations, *format, out,
-                 {.input_wait = !given.has("--no-input-wait")});
+                 {.input_wait = !given.has("--no-input-wait"),
+                  .unnamed_until_whole = true});
   if (written.ok()) return SayWritten(out, *format);
   PrintError(written);
   return 1;

@@ -1,5 +1,6 @@
 #include "io/file_sink.h"
 
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <stepscope/export.h>
@@ -94,6 +95,26 @@ TEST(FileSinkTest, ShowsTheFileOnlyWhenItIsWhole) {
   ASSERT_TRUE((*sink)->Close().ok());
   EXPECT_EQ(ReadPlain(path), "half");
   EXPECT_EQ(FilesIn(folder.path().string()), 1u);
+}
+
+TEST(FileSinkTest, AnUnnamedFileIsSeenOnlyWhenItIsWhole) {
+  const TempFolder folder;
+  const int probe = open(folder.At("").c_str(), O_WRONLY | O_TMPFILE, 0600);
+  if (probe < 0) GTEST_SKIP() << "the file system has no unnamed files";
+  close(probe);
+  const std::string path = folder.At("out.json");
+  size_t files = 0;
+  for (const char* text : {"first", "second"}) {
+    auto sink = FileSink::Make(path, FileSink::Compression::kNone,
+                               FileSink::Temporary::kUnnamed);
+    ASSERT_TRUE(sink.ok()) << sink.status();
+    EXPECT_EQ(FilesIn(folder.At("")), files);
+    (*sink)->block() = text;
+    ASSERT_TRUE((*sink)->Close().ok());
+    EXPECT_EQ(ReadPlain(path), text);
+    files = FilesIn(folder.At(""));
+    EXPECT_EQ(files, 1u);
+  }
 }
 
 TEST(FileSinkTest, LeavesNothingBehindWhenItIsGivenUp) {
