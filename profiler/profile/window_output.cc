@@ -23,6 +23,7 @@ WindowOutput::WindowOutput(Options options, std::shared_ptr<LogRun> log,
                            std::shared_ptr<Errors> errors)
     : options_(std::move(options)),
       log_(std::move(log)),
+      log_dir_(log_ != nullptr ? log_->log_dir() : ""),
       errors_(std::move(errors)) {}
 
 RunInfo WindowOutput::MakeRunInfo() {
@@ -108,7 +109,7 @@ void WindowOutput::Print() {
   TextOptions text = Layout();
   text.details_path = job_report_ ? paths_.job_report : paths_.advice;
   if (!paths_.advice.empty()) {
-    text.view_command = "tensorboard --logdir " + log_->log_dir();
+    text.view_command = "tensorboard --logdir " + log_dir_;
   }
   PrintReport(options_.parts.to_text(ReportToShow(report_, job()), text));
 }
@@ -148,6 +149,7 @@ void WindowOutput::TakeOrThrow(ClosedWindow& window, const RunTimes& times) {
   if (options_.print_report && options_.identity.rank == 0) Print();
   CallBack(trace);
   if (!paths_.advice.empty()) WriteFiles(trace, false);
+  if (options_.parts.on_window_end) options_.parts.on_window_end(Result(trace));
 }
 
 void WindowOutput::EndRunOrThrow(const RunTimes& times,
@@ -169,6 +171,15 @@ void WindowOutput::EndRunOrThrow(const RunTimes& times,
   }
 }
 
+WindowResult WindowOutput::Result(const Trace& trace) const {
+  return {.trace = trace,
+          .report = report_,
+          .page = page_,
+          .paths = paths_,
+          .log_dir = log_dir_,
+          .job = job()};
+}
+
 void WindowOutput::WriteFiles(const Trace& trace, bool again) {
   int failed = 0;
   int written = 0;
@@ -177,12 +188,7 @@ void WindowOutput::WriteFiles(const Trace& trace, bool again) {
     ++(status.ok() ? written : failed);
     if (first.ok()) first = status;
   };
-  const WindowResult result{.trace = trace,
-                            .report = report_,
-                            .page = page_,
-                            .paths = paths_,
-                            .log_dir = log_->log_dir(),
-                            .job = job()};
+  const WindowResult result = Result(trace);
   for (const WindowFile& file : options_.parts.files) {
     if (again && !file.of_report) continue;
     if (file.of_job && result.job == nullptr) continue;

@@ -65,11 +65,13 @@ class WindowOutput {
   // Prints the report of all ranks if there is one, else this rank's report.
   void Print();
   RunInfo MakeRunInfo();
+  WindowResult Result(const Trace& trace) const;
   // `again`: writes only the files that need no trace.
   void WriteFiles(const Trace& trace, bool again);
 
   const Options options_;
   const std::shared_ptr<LogRun> log_;
+  const std::string log_dir_;  // "" if there is none
   const std::shared_ptr<Errors> errors_;
   Report report_;  // of the last window
   std::optional<Report> job_report_;

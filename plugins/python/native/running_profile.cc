@@ -157,12 +157,10 @@ ProfileParts PartsOfStarting(const ProfileOptions& options) {
                          const ProfileOptions& options) {
     return MakeCollectors(options, sources, shim);
   };
-  // The last file of a window: when it is written, all others exist.
-  parts.files.push_back(
-      {.write = [results = t_starting->results](const WindowResult& result) {
-        results->SetFiles(result);
-        return absl::OkStatus();
-      }});
+  parts.on_window_end = [results =
+                             t_starting->results](const WindowResult& result) {
+    results->SetFiles(result);
+  };
   return parts;
 }
 

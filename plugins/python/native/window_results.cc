@@ -52,9 +52,6 @@ void WindowResults::Add(const Trace& trace, const Report& report) {
   window.job = std::exchange(job_, std::nullopt);
   if (windows_.size() == kMostKept) DropOldest();
   windows_.push_back(std::move(window));
-  // Without a log directory nothing more will come for this window, because
-  // SetFiles() is not called.
-  if (!options_.has_files) ready_.fetch_add(1, std::memory_order_release);
 }
 
 void WindowResults::SetFiles(const WindowResult& result) {
@@ -66,7 +63,7 @@ void WindowResults::SetFiles(const WindowResult& result) {
   if (access(trace.c_str(), R_OK) == 0) window.trace_path = trace;
   window.advice_path = result.paths.advice;
   window.job_path = result.paths.job_report;
-  window.log_dir = result.log_dir;
+  if (!window.advice_path.empty()) window.log_dir = result.log_dir;
   ready_.fetch_add(1, std::memory_order_release);
 }
 

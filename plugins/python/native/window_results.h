@@ -36,12 +36,12 @@ class WindowResults {
   void SetJob(const Report& report);
   // A window was analysed.
   void Add(const Trace& trace, const Report& report);
-  // The files of the last window are written.
+  // The files of the last window are written, or there are none.
   void SetFiles(const WindowResult& result);
   // The run has ended.
   void SetRun(const WholeRun& run);
 
-  // The number of windows whose files are written.
+  // The number of windows whose files are written, as far as they can be.
   int ready() const { return ready_.load(std::memory_order_acquire); }
   int count() const;
   // `what`: "json", "text", "markdown", "trace", "run", "job" (the report of

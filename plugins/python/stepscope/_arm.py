@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator
 from types import CodeType, ModuleType
 from typing import Any
 
-from . import _rank, _render
+from . import _native, _rank, _render
 from ._native import StepscopeError, say
 from .run import SIGNAL_GRACE, WARM_UP
 
@@ -89,6 +89,8 @@ class Recording:
         self.source = ""  # "optimizer" or "loader": what the open profile counts
         self.profile: Any = None
         self.report: Any = None
+        self.text = ""  # the report for people
+        self.kept = False  # True if its trace is in the log directory
         self.rank = 0
         self.off = False
         self.failed = False  # True if it failed and the user was told why
@@ -140,6 +142,8 @@ class Recording:
             profile.stop()
             with contextlib.suppress(StepscopeError):  # no step was recorded
                 self.report = profile.job_report or profile.report
+                self.text = profile._last("text")
+                self.kept = _is_in(profile._last("trace"), self.out)
 
     def end(self) -> None:
         self.off = True
@@ -150,6 +154,8 @@ class Recording:
         if self.source and self.rank == 0:
             for line in self.summary():
                 say(line)
+            if not self.kept:
+                _native.write(sys.stderr, self.text)
 
     def summary(self) -> list[str]:
         """Returns the lines for the user at the end."""
@@ -163,7 +169,11 @@ class Recording:
                     "(change it with stepscope run --skip)"]
         first = next(self.report.advice(), None)
         found = f"; first: {first.id}, {_render.gain_text(first) or 'gain unknown'}" if first else "; found nothing to improve"
-        return [f"recorded {_render.steps_text(self.report)}{found}", f"the report: stepscope analyze {self.out}"]
+        if self.kept:
+            where = f"the report: stepscope analyze {self.out}"
+        else:
+            where = f"no trace could be kept in {self.out}; choose another folder with stepscope run --out. The report:"
+        return [f"recorded {_render.steps_text(self.report)}{found}", where]
 
     def say_if_nothing_stepped(self) -> None:
         """Only for the process that the user started. If its children trained, they have created the log directory."""
@@ -236,6 +246,10 @@ def _environment(values: dict[str, str]) -> Iterator[None]:
     finally:
         for key in new:
             os.environ.pop(key, None)
+
+
+def _is_in(path: str, folder: str) -> bool:
+    return os.path.commonpath([os.path.abspath(path), os.path.abspath(folder)]) == os.path.abspath(folder)
 
 
 def _in_loader_worker() -> bool:

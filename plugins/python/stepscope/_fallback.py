@@ -72,9 +72,8 @@ class TorchRecording:
         return next(each for each in names if not self._trace_path(each, 0).exists())
 
     def _on_trace(self, profiler: Any) -> None:
-        path = self._trace_path(self._run, len(self._traces))
         try:
-            path.parent.mkdir(parents=True, exist_ok=True)
+            path = self._place_for_trace()
             profiler.export_chrome_trace(str(path))
             self._traces.append(str(path))
             self._reports.append(self._report(path))
@@ -82,6 +81,21 @@ class TorchRecording:
                 self._advice(path, ".html").write_text(self._analysed(str(path), "html"), encoding="utf-8")
         except (OSError, RuntimeError) as error:
             self._error = self._error or f"the window was not analysed: {error}"
+
+    def _place_for_trace(self) -> pathlib.Path:
+        """Makes the folder of the next trace: in the log directory, or else in a temporary folder. Raises OSError."""
+        path = self._trace_path(self._run, len(self._traces))
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            if self._folder != pathlib.Path(self._options.log_dir):
+                raise
+            _native.say(f"cannot write to log_dir: {error.filename}: {error.strerror}; choose another log_dir (training goes"
+                        " on, and the report is still printed)")
+            self._folder = pathlib.Path(temporary_folder(self))
+            path = self._trace_path(self._run, len(self._traces))
+            path.parent.mkdir(parents=True, exist_ok=True)
+        return path
 
     def _analysed(self, path: str, form: str) -> str:
         """Returns our report on the trace, with a note about the recorder."""

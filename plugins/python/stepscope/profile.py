@@ -269,18 +269,19 @@ class profile:  # noqa: N801 - torch.profiler's name
         """The last window's operators by time, as torch.profiler lists them. Raises StepscopeError if there is no window."""
         from ._averages import KeyAverages
 
-        return KeyAverages(self._last_trace(), group_by_input_shape)
+        return KeyAverages(self._last("trace"), group_by_input_shape)
 
-    def _last_trace(self) -> str:
+    def _last(self, what: str) -> str:
+        """Returns the last window's trace (its path) or text."""
         if self._finished is None:
-            raise _native.StepscopeError("no window has been recorded yet, so there is no trace")
-        return self._finished.get(-1, "trace")
+            raise _native.StepscopeError(f"no window has been recorded yet, so there is no {what}")
+        return self._finished.get(-1, what)
 
     def export_chrome_trace(self, path: str | os.PathLike[str]) -> None:
         """Writes the last window's trace, gzipped if the path ends in .gz. Raises StepscopeError if there is none."""
         from . import _recording
 
-        _recording.export(self._last_trace(), path)
+        _recording.export(self._last("trace"), path)
 
 
 def _ranges() -> Any:

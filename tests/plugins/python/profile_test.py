@@ -123,6 +123,21 @@ print("trained", first.step_num, second.step_num)
     assert "training goes on unprofiled" in done.stderr
 
 
+def test_a_report_does_not_wait_for_files_that_cannot_be_written(run_program):
+    done = run_program(LOOP + """
+import time
+batch = data[:32]
+deadline = time.monotonic() + 60
+with profile(schedule=schedule(wait=0, warmup=1, active=1), log_dir="/proc/no") as prof:
+    while not prof.reports and time.monotonic() < deadline:
+        train(batch); prof.step()
+    print("in the loop:", len(prof.reports))
+""")
+    assert "in the loop: 1" in done.stdout
+    assert "1 step" in done.stdout
+    assert done.stderr.count("cannot write to log_dir") == 1
+
+
 @pytest.mark.parametrize("ending, status", [("raise ValueError('mine')", 1), ("sys.exit(3)", 3),
                                             ("import os, signal; os.kill(os.getpid(), signal.SIGINT)", -2)])
 def test_a_loop_that_ends_early_keeps_its_window(run_program, tmp_path, ending, status):

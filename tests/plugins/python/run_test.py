@@ -88,6 +88,21 @@ def test_the_folds_of_a_cross_validation_are_counted_together(ran):
 
 
 @needs_torch
+def test_where_nothing_can_be_written_the_report_is_printed(tmp_path):
+    (tmp_path / "file").write_text("")
+    done = programs.run(["-m", "stepscope", "run", "--steps", "4", "--out", tmp_path / "file/out", "plain.py", "20"])
+    said = done.stderr.splitlines()
+    assert (done.returncode, done.stdout) == (0, "argv ['20'] __main__ plain.py path programs\n")
+    assert said[0].startswith(f"stepscope: cannot write to log_dir: {tmp_path}/file/out/stepscope: Not a directory"), said
+    assert said[1].startswith("stepscope: recorded 4 steps of "), said
+    assert said[2] == (f"stepscope: no trace could be kept in {tmp_path}/file/out; choose another folder with stepscope run --out. The"
+                       " report:")
+    assert said[3].startswith("stepscope  out  4 steps"), said
+    assert any(line.startswith("mean step ") for line in said)
+    assert f"stepscope analyze {tmp_path}" not in done.stderr
+
+
+@needs_torch
 def test_without_an_optimizer_a_step_is_a_batch(ran):
     run = ran("inference.py")
     assert (run.status, run.stdout) == (0, "done\n")

@@ -62,6 +62,14 @@ def test_without_a_shim_torch_profiler_records_and_the_report_says_so(run_progra
     assert "recorded-by-torch-profiler" in page.read_text(encoding="utf-8")
 
 
+def test_what_torch_profiler_recorded_is_reported_although_nothing_can_be_written(run_program, tmp_path, without_shim):
+    done = run_program(WINDOW.replace('"runs"', '"/proc/no"'), STEPSCOPE_NATIVE_DIR=str(without_shim), STEPSCOPE_BUILD_SHIM="0",
+                       XDG_CACHE_HOME=str(tmp_path / "cache"))
+    assert "cannot write to log_dir: /proc/no" in done.stderr
+    assert "Note: recorded with torch.profiler" in done.stdout
+    assert "2 steps" in done.stdout
+
+
 def test_torch_profiler_gives_steps_the_numbers_of_the_loop(run_program, tmp_path, without_shim):
     done = run_program(LOOP + """
 batch = data[:32]

@@ -23,6 +23,7 @@ class Notes:
     """Replaces stepscope.profile."""
     made: list = []
     fails = False
+    keeps = True
     job_report = None
 
     def __init__(self, schedule, **options):
@@ -39,6 +40,11 @@ class Notes:
     def stop(self):
         self.stopped = True
 
+    def _last(self, what):
+        if what == "trace" and not Notes.keeps:
+            raise StepscopeError("the trace of this window was not kept")
+        return {"trace": "runs/x/stepscope/x/c0/trace/rank0.json.gz", "text": "the whole report\n"}[what]
+
     @property
     def report(self):
         if self.steps <= self.schedule["wait"] + self.schedule["warmup"]:
@@ -50,7 +56,7 @@ class Notes:
 def recording(arm, monkeypatch):
     monkeypatch.setattr(stepscope, "profile", Notes, raising=False)
     monkeypatch.setattr(stepscope, "schedule", lambda **numbers: numbers, raising=False)
-    Notes.made, Notes.fails = [], False
+    Notes.made, Notes.fails, Notes.keeps = [], False, True
     new = arm.Recording(arm.json.loads(WANTED))
     monkeypatch.setattr(arm, "_recording", new)
     monkeypatch.setattr(arm, "_at_exit", lambda end: None)
@@ -128,6 +134,18 @@ def test_the_profile_opens_at_the_first_step_and_has_the_numbers_of_the_program(
     assert profile.stopped
     assert recording.summary() == ["recorded 4 steps of 12.3 ms; found nothing to improve",
                                    "the report: stepscope analyze runs/x"]
+
+
+def test_a_report_that_could_not_be_kept_is_printed(recording, capsys):
+    Notes.keeps = False
+    optimizer = Owner()
+    for _ in range(20):
+        recording.optimizer_stepped(optimizer)
+    recording.end()
+    assert capsys.readouterr().err.splitlines() == [
+        "stepscope: recorded 4 steps of 12.3 ms; found nothing to improve",
+        "stepscope: no trace could be kept in runs/x; choose another folder with stepscope run --out. The report:",
+        "the whole report"]
 
 
 def test_two_optimizers_make_one_step(recording):

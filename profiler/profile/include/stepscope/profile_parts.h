@@ -65,6 +65,9 @@ struct ProfileParts {
   // In the order of writing. The smallest and most useful files come first,
   // because the disk may be nearly full.
   std::vector<WindowFile> files;
+  // Called on the background thread after the files of a window were written.
+  // The paths are empty if the log directory cannot be used, or there is none.
+  std::function<void(const WindowResult&)> on_window_end;
   // Who ends the program after a signal (signal_grace): Finish() if true, else
   // the Profile's destructor, so that the caller can show the reports before
   // that, within the grace period.
