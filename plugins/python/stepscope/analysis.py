@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
+from typing import Any
 
 from . import _json, _native
 from ._native import StepscopeError
@@ -16,12 +17,21 @@ from .report import Report
 StrPath = str | os.PathLike[str]
 
 
+def _text(path: Any) -> str:
+    if not isinstance(path, (str, os.PathLike)):
+        raise TypeError(f"a trace is given by its path, a str or a pathlib.Path, not by {path!r}")
+    return str(os.fspath(path))
+
+
 def analyze(paths: StrPath | Iterable[StrPath]) -> Report:
     """Returns the report on one trace, or on all ranks of one run.
 
     Raises StepscopeError if a trace cannot be read, or the traces are not the ranks of one run.
     """
-    names = [os.fspath(paths)] if isinstance(paths, (str, os.PathLike)) else [os.fspath(path) for path in paths]
+    if isinstance(paths, (str, bytes, os.PathLike)) or not isinstance(paths, Iterable):
+        names = [_text(paths)]
+    else:
+        names = [_text(path) for path in paths]
     if not names:
         raise StepscopeError("analyze needs at least one path")
     value = _json.parse(_native.call("analyze", {"paths": names, "format": "json", "verbose": False}), "the report")
@@ -33,7 +43,7 @@ def analyze(paths: StrPath | Iterable[StrPath]) -> Report:
 
 def compare(before: StrPath, after: StrPath) -> Comparison:
     """Compares two traces of one program, before and after a change."""
-    return Comparison.from_json(_native.call("compare", {"a": os.fspath(before), "b": os.fspath(after), "format": "json"}))
+    return Comparison.from_json(_native.call("compare", {"a": _text(before), "b": _text(after), "format": "json"}))
 
 
 def what_if(path: StrPath, **changes: bool | int | float | str) -> Prediction:
@@ -43,4 +53,4 @@ def what_if(path: StrPath, **changes: bool | int | float | str) -> Prediction:
     """
     if not changes:
         raise StepscopeError("what_if needs at least one change, such as workers=2")
-    return Prediction.from_json(_native.call("what_if", {"path": os.fspath(path), "changes": changes}))
+    return Prediction.from_json(_native.call("what_if", {"path": _text(path), "changes": changes}))

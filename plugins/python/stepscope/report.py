@@ -81,6 +81,8 @@ class Report:
 
     def advice(self, severity: str = "low") -> Iterator[Finding]:
         """Yields the findings that are not notes and are at least as severe as `severity`, in the report's order."""
+        if severity not in SEVERITIES:
+            raise ValueError(f"a severity is {', '.join(SEVERITIES)}, not {severity!r}")
         least = SEVERITIES.index(severity)
         return (finding for finding in self.findings
                 if not finding.is_note and SEVERITIES.index(finding.severity) >= least)

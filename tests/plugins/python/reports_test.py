@@ -76,6 +76,15 @@ def test_advice_leaves_out_notes_and_what_is_less_severe(resnet):
     assert any(finding.is_note for finding in resnet.findings)
 
 
+def test_wrong_arguments_are_named(resnet):
+    with pytest.raises(ValueError, match="a severity is note, low, medium, high, critical, not 'hi'"):
+        resnet.advice("hi")
+    for wrong in (lambda: stepscope.analyze(5), lambda: stepscope.analyze([5]), lambda: stepscope.compare(RESNET, 5),
+                  lambda: stepscope.what_if(5, workers=2)):
+        with pytest.raises(TypeError, match="a trace is given by its path, a str or a pathlib.Path, not by 5"):
+            wrong()
+
+
 def test_markdown_and_html_name_the_gain_and_the_fix(resnet):
     text = resnet.to_markdown()
     assert "1. **sync-data-loading** (critical, proven) **predicted gain 53.6 ms per step (likely 32.2 to 56.9): 175 to 122 ms**" in text
