@@ -46,4 +46,5 @@ class KeyAverages(list[KeyAverage]):
         if sort_by is not None and sort_by not in _ORDERS:
             raise ValueError(f"sort_by is {sort_by!r}, but must be one of {', '.join(_ORDERS)}")
         order = _ORDERS[sort_by or "self_cpu_time_total"]
-        return _native.call("top", {**self._request, "by": order, "limit": max(row_limit, 0), "format": "text"})
+        text = _native.call("top", {**self._request, "by": order, "limit": max(row_limit, 0), "format": "text"})
+        return text.replace(" more; --limit 0 shows all)", " more; row_limit=0 shows all)")  # the words are the command's

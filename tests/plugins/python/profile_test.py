@@ -44,6 +44,7 @@ prof.export_chrome_trace("last.json.gz")
 print("steps", prof.step_num)
 (linear,) = [each for each in prof.key_averages() if each.key == "aten::addmm"]
 assert linear.count == 6 and linear.cpu_time_total >= linear.self_cpu_time_total > 0
+assert "more; row_limit=0 shows all)" in prof.key_averages().table(row_limit=1)
 assert "aten::addmm" in prof.key_averages(group_by_input_shape=True).table(sort_by="cpu_time_total", row_limit=10)
 """)
     assert 'stepscope: "linear": steps 0-1 wait' in done.stderr
