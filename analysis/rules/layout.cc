@@ -114,6 +114,34 @@ RowId ConvolutionAround(const Trace& trace, RowId row) {
   return kNone;
 }
 
+// True if `row` copies a tensor for the convolution around it, whose kernels
+// take another order of its elements: aten::_convolution calls contiguous().
+bool CopiesForConvolution(const Trace& trace, RowId row) {
+  if (row == kNone || trace.name(trace.ops()[row].name) != "aten::copy_") {
+    return false;
+  }
+  bool reorders = false;
+  for (RowId at = row; at != kNone; at = trace.ops()[at].parent) {
+    const std::string_view name = trace.name(trace.ops()[at].name);
+    reorders |= name == "aten::contiguous" || name == "aten::clone";
+    if (name.find("convolution") != std::string_view::npos) return reorders;
+  }
+  return false;
+}
+
+// True if most kernels of convolutions take channels-last tensors, by their
+// names.
+bool KernelsTakeChannelsLast(const AnalysisContext& m) {
+  int64_t known = 0, last = 0;
+  for (const KernelUse& use : m.kernels.uses) {
+    if (!use.multiplies || use.serves != KernelClass::kConvolution) continue;
+    ++known;
+    last += m.trace.name(m.trace.kernels()[use.kernel].name).find("nhwc") !=
+            std::string_view::npos;
+  }
+  return 2 * last > known;
+}
+
 // True if `row`, or a convolution around it, convolves sequences. Their three
 // dimensions have no channels-last format, even if oneDNN converts them
 // internally.
@@ -296,9 +324,14 @@ Verdict CheckLayoutTranspose(const AnalysisContext& m) {
   if (!m.trace.watched(Kind::kKernel)) {
     return Skip("no kernel events were recorded");
   }
-  const KernelFilter wanted = [](const KernelUse& use) {
-    return use.kind == KernelClass::kLayout &&
-           use.serves == KernelClass::kConvolution;
+  const auto copies = [&](const KernelUse& use) {
+    return !use.multiplies &&
+           CopiesForConvolution(m.trace, m.trace.kernels()[use.kernel].op) &&
+           !ConvolvesSequences(m.trace, m.trace.kernels()[use.kernel].op);
+  };
+  const KernelFilter wanted = [&](const KernelUse& use) {
+    return use.serves == KernelClass::kConvolution &&
+           (use.kind == KernelClass::kLayout || copies(use));
   };
   const double total =
       m.kernels.NsPerStep([](const KernelUse&) { return true; });
@@ -321,11 +354,24 @@ Verdict CheckLayoutTranspose(const AnalysisContext& m) {
       Count(static_cast<int64_t>(count / m.kernels.steps), "kernel") + " and " +
       Milliseconds(ns * 1e-6) + " per step (" + Percent(ns / total) +
       " of the kernel time)." + WhatIsFirst(CountLayouts(m, wanted));
+  finding.fix_cpp = kLayoutFixCpp;
+  finding.fix_python = kLayoutFixPython;
+  if (2 * m.kernels.NsPerStep(copies) > ns && KernelsTakeChannelsLast(m)) {
+    finding.evidence +=
+        " Their kernels take channels-last tensors, but what comes before "
+        "makes channels-first ones, as contiguous() and reshape() do.";
+    finding.fix_python =
+        "keep the format in what comes before the convolution: "
+        "contiguous(memory_format=torch.channels_last), "
+        "torch.nn.functional.channel_shuffle or pixel_shuffle in place of "
+        "view, transpose and contiguous()";
+    finding.fix_cpp =
+        "keep the format in what comes before the convolution: "
+        "contiguous(at::MemoryFormat::ChannelsLast)";
+  }
   finding.assumption =
       "tensors stay channels-last, so none is converted; the other kernels "
       "take as long as recorded";
-  finding.fix_cpp = kLayoutFixCpp;
-  finding.fix_python = kLayoutFixPython;
   if (IsAmd(m.kernels.device)) {
     finding.fix_python += "; on ROCm also PYTORCH_MIOPEN_SUGGEST_NHWC=1";
   }
@@ -346,7 +392,8 @@ constexpr Rule kRules[] = {
      .reference = "PyTorch Performance Tuning Guide: Use channels_last memory "
                   "format for convolutional networks",
      .detect = "transposing kernels (nchwToNhwc, batched_transpose, ...) under "
-               "convolutions take 3 % of the kernel time or more; on a CPU, "
+               "convolutions, and copies that they make by contiguous(), take "
+               "3 % of the kernel time or more; on a CPU, "
                "copies from one format to the other in convolutions, and in "
                "interpolation of channels-first images, take 3 % of the step; "
                "a hint if those in interpolation do not",

@@ -360,6 +360,33 @@ std::string StartsInWords(const RankComparison& ranks) {
          "step together begin the next one together. Record several steps.";
 }
 
+// `late`: the rank that the others wait for most.
+void SayHowToBalance(const RankComparison& ranks, const RankRow& late,
+                     Finding& finding) {
+  const std::string cause = CauseOf(ranks, late).first;
+  if (ranks.steps_of_other_shapes <= 0 &&
+      (cause == "host_code" || cause == "gc")) {
+    finding.fix_cpp =
+        "the program stops on one rank at a "
+        "time: see what runs between its ops, and what else uses its cores";
+    finding.fix_python =
+        "the program stops on one rank at a "
+        "time. Python's garbage collector does that: gc.freeze() and "
+        "gc.disable() after the set-up, then gc.collect() every N steps, in "
+        "the same step on all ranks. Otherwise see what runs between its ops, "
+        "and what else uses its cores";
+    return;
+  }
+  finding.fix_cpp =
+      "give all ranks equal work per step: sort samples by length into buckets "
+      "and distribute each bucket over the ranks, or fill batches by token "
+      "count";
+  finding.fix_python =
+      "a batch sampler that distributes buckets of equal length, or batches of "
+      "equal token count; for sharded embeddings, a sharding plan by measured "
+      "cost";
+}
+
 Verdict CheckImbalance(const RankComparison& ranks) {
   const double waiting_ms = ranks.waiting_ms - ranks.start_wait_ms;
   if (Straggler(ranks) != nullptr || !CheckHosts(ranks).found.empty() ||
@@ -411,17 +438,10 @@ Verdict CheckImbalance(const RankComparison& ranks) {
     finding.evidence += ".";
   }
   finding.assumption = "at best: all ranks arrive together";
-  finding.fix_cpp =
-      "give all ranks equal work per step: sort samples by length into buckets "
-      "and distribute each bucket over the ranks, or fill batches by token "
-      "count";
-  finding.fix_python =
-      "a batch sampler that distributes buckets of equal length, or batches of "
-      "equal token count; for sharded embeddings, a sharding plan by measured "
-      "cost";
   finding.wrong_if =
       "one rank is last at nearly all collectives of a longer recording: then "
       "that rank is slow";
+  SayHowToBalance(ranks, late, finding);
   return FireBound(
       std::move(finding),
       (std::max(ranks.waiting_ms, ranks.imbalance_ms) - ranks.start_wait_ms) *

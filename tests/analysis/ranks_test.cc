@@ -204,6 +204,30 @@ TEST(RanksTest, CallsItImbalanceWhereTheLateRankChanges) {
             1);
 }
 
+// Python's garbage collector stops another rank in each step.
+TEST(RanksTest, BalancesHostsThatStopInTurn) {
+  Job job;
+  job.late = &Changing;
+  // The fix if the rank that the others wait for most spends more on `cause`.
+  const auto fix = [&](const std::string& cause) -> std::string {
+    for (int late = 0; late < 8; ++late) {
+      std::vector<RankDigest> ranks = Digests(job);
+      for (RankDigest& rank : ranks) rank.report.time_split_ms[cause] = 10;
+      ranks[static_cast<size_t>(late)].report.time_split_ms[cause] = 25;
+      const Report report = AnalyzeRanks(ranks);
+      const Finding* finding = Find(report, "imbalanced-load");
+      if (finding != nullptr &&
+          finding->evidence.find("Rank " + std::to_string(late) + " spends") !=
+              std::string::npos) {
+        return finding->fix_python;
+      }
+    }
+    return "";
+  };
+  EXPECT_THAT(fix("host_code"), HasSubstr("in the same step on all ranks"));
+  EXPECT_THAT(fix("data"), HasSubstr("a batch sampler"));
+}
+
 TEST(RanksTest, WaitsForLateStartsOfASingleStepAreNoImbalance) {
   Job job;
   job.start = [](int rank) { return rank * 2'000'000; };

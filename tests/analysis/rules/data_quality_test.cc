@@ -330,8 +330,8 @@ Report Dense(int ops) {
 }
 
 TEST(ObserverEffectTest, CountsEventsAgainstTheTimeTheHostWorked) {
-  EXPECT_FALSE(IsClean(Dense(520), "observer-effect"));
-  EXPECT_TRUE(IsClean(Dense(480), "observer-effect"));
+  EXPECT_FALSE(IsClean(Dense(260), "observer-effect"));
+  EXPECT_TRUE(IsClean(Dense(240), "observer-effect"));
 }
 
 // A torch.profiler recording on a GPU without step marks: 200 ops, each of

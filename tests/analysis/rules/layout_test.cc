@@ -53,6 +53,44 @@ TEST(LayoutTransposeTest, SaysWhichSideIsStillChannelsFirst) {
             std::string::npos);
 }
 
+// A convolution that copies its input first, for kernels of `format`. `inside`:
+// of the convolution; otherwise the copy is a cast of the weights by autocast.
+Report Copying(double copy_us, const std::string& format, bool inside = true) {
+  ComputeText text;
+  const std::string image = "(float[32,64,56,56])";
+  const std::string copy =
+      "(float[32,64,56,56],float[32,64,56,56],Scalar=\"False\")";
+  const std::string both = "(float[32,64,56,56],float[64,64,3,3])";
+  for (int i = 0; i < 3; ++i) {
+    text.Begin();
+    text.Pass(1);
+    text.Begin();
+    text.Pass(1);
+    text.Op("aten::copy_", copy, {{"elementwise_kernel<direct_copy>", copy_us}},
+            40);
+    text.End(inside ? "aten::clone" : "aten::_to_copy", image, 60);
+    text.Op("aten::cudnn_convolution", both,
+            {{"turing_fp16_s1688cudnn_fp16_128x128_" + format, 1'000}}, 50);
+    text.End("aten::_convolution", both, 200);
+    text.EndStep();
+  }
+  return text.Analyzed();
+}
+
+TEST(LayoutTransposeTest, SeesCopiesThatConvolutionsMake) {
+  const Report report = Copying(250, "nhwc_tn_v1");
+  const Finding* finding = Find(report, "layout-transpose");
+  ASSERT_NE(finding, nullptr);
+  EXPECT_NEAR(finding->gain.expected_ms, 0.24, 0.02);
+  EXPECT_NE(finding->fix_python.find("channel_shuffle"), std::string::npos)
+      << finding->fix_python;
+  EXPECT_NE(Find(Copying(250, "nchw_tn_v1"), "layout-transpose")
+                ->fix_python.find("model.to(memory_format"),
+            std::string::npos);
+  EXPECT_TRUE(IsClean(Copying(30, "nhwc_tn_v1"), "layout-transpose"));
+  EXPECT_TRUE(IsClean(Copying(250, "nhwc_tn_v1", false), "layout-transpose"));
+}
+
 TEST(LayoutTransposeTest, IsANoteBehindABusyHost) {
   const Report report = With(250, "64", "", 8'000);
   ASSERT_NE(Find(report, "layout-transpose"), nullptr);
