@@ -338,7 +338,8 @@ void RaisePlanned(const Plan& plan, std::vector<SizedFinding>& found) {
 
 // A bound cannot be combined with a prediction, so bounds are separate entries
 // of the plan, ordered by gain. So are predictions that were not replayed
-// together, as in the report of several ranks.
+// together, as in the report of several ranks: the gain of a slow rank is from
+// the replay of all ranks, and that of a plan from the replay of one.
 void OrderPlan(Report& report) {
   Plan& plan = report.plan;
   plan.at_most.clear();
@@ -351,7 +352,8 @@ void OrderPlan(Report& report) {
                        finding.severity >= FindingSeverity::kMedium &&
                        plan.at_most.size() < kBounds;
     if (bound) plan.at_most.push_back(finding.id);
-    const bool alone = apart && finding.gain_kind == GainKind::kPredicted &&
+    const bool alone = (apart || finding.id == "straggler-rank") &&
+                       finding.gain_kind == GainKind::kPredicted &&
                        finding.status != FindingStatus::kOk &&
                        finding.severity >= FindingSeverity::kMedium &&
                        predicted < kBounds;

@@ -89,7 +89,8 @@ std::string PredictedInWords(const Report& report, bool after) {
   std::vector<std::string> others;
   for (const Finding& finding : report.findings) {
     if (!IsNote(finding) && finding.gain_kind == GainKind::kPredicted &&
-        std::ranges::count(plan.ids, finding.id) == 0) {
+        std::ranges::count(plan.ids, finding.id) == 0 &&
+        std::ranges::count(plan.order, finding.id) == 0) {
       others.push_back(NumberText(report, finding.id));
     }
   }

@@ -330,6 +330,24 @@ TEST(OrderPlanTest, PredictionsThatAreNotCombinedStandOnTheirOwn) {
             "measure after each change.");
 }
 
+// A plan from the replay of one rank says nothing about a slow rank.
+TEST(OrderPlanTest, ASlowRankStandsOnItsOwn) {
+  Report report = WithFindings({Saving("straggler-rank", 37),
+                                Saving("unfused-pointwise", 25),
+                                Saving("unfused-optimizer", 2)});
+  report.plan = {.ids = {"unfused-pointwise"},
+                 .changes = {"elementwise ops fused"},
+                 .step_before_ms = 200,
+                 .step_after_ms = 175};
+  OrderPlan(report);
+  EXPECT_EQ(PlanInWords(report),
+            "Start with 1 (straggler-rank, predicted 37.0 ms); these gains do "
+            "not add up: measure after each change. Then 2 (elementwise ops "
+            "fused): predicted 200 to 175 ms per step, 1.1x, not counting the "
+            "changes named before. After that, 3 would add little, whatever it "
+            "gains alone.");
+}
+
 TEST(OrderPlanTest, SmallBoundsAndNotesAreLeftOut) {
   Report report = WithFindings({Saving("loader-bound", 4, GainKind::kBound),
                                 Saving("fp64-compute", 15, GainKind::kBound)});
