@@ -11,6 +11,7 @@
 #include "ops/loader_spans.h"
 #include "ops/update_span.h"
 #include "steps/inferred_steps.h"
+#include "steps/steady_steps.h"
 #include "steps/tiling.h"
 
 namespace stepscope {

@@ -39,7 +39,7 @@ absl::Status WriteInto(const Trace& trace,
       const size_t folder = path.rfind('/') + 1;  // 0 where there is none
       std::string host = path.substr(folder);
       host.resize(std::min(host.size(), host.find(".xplane.pb")));
-      const absl::Status status = WriteXSpace(
+      absl::Status status = WriteXSpace(
           trace, annotations,
           {.host = std::move(host), .input_wait = options.input_wait}, **sink);
       if (!status.ok()) return status;
