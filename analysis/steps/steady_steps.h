@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "ops/intervals.h"
-#include "steps/steps.h"
+#include "steps/step_window.h"
 
 namespace stepscope {
 
