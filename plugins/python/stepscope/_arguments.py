@@ -12,10 +12,12 @@ def _wrong(name: str, value: Any, wanted: str, kind: type[Exception] = TypeError
     return kind(f"profile: {name} is {value!r}, but must be {wanted}")
 
 
-def flags(**values: Any) -> None:
+def flags(**values: Any) -> list[bool]:
+    """Returns the values in order. None, 0 and 1 are taken as well, as torch.profiler takes them."""
     for name, value in values.items():
-        if not isinstance(value, bool):
+        if value is not None and (not hasattr(type(value), "__bool__") or value not in (0, 1)):
             raise _wrong(name, value, "True or False")
+    return [bool(value) for value in values.values()]
 
 
 def texts(**values: Any) -> None:

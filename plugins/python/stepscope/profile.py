@@ -89,9 +89,10 @@ class profile:  # noqa: N801 - torch.profiler's name
                 raise TypeError(f"profile() got an unexpected keyword argument {key!r}")
             if value:
                 say(f"{key} has no meaning here and is ignored")
-        _arguments.flags(record_shapes=record_shapes, profile_memory=profile_memory, with_stack=with_stack,
-                         with_flops=with_flops, with_modules=with_modules, print_report=print_report,
-                         write_step_times=write_step_times)
+        (record_shapes, profile_memory, with_stack, with_flops, with_modules, print_report,
+         write_step_times) = _arguments.flags(
+             record_shapes=record_shapes, profile_memory=profile_memory, with_stack=with_stack, with_flops=with_flops,
+             with_modules=with_modules, print_report=print_report, write_step_times=write_step_times)
         _arguments.seconds(stop_timeout=stop_timeout, rank_timeout=rank_timeout, signal_grace=signal_grace,
                            status_every=status_every)
         _arguments.whole("max_buffer_bytes", max_buffer_bytes, 1 << 16, "a whole number of at least 65536")

@@ -23,10 +23,10 @@ class Activity(enum.Enum):
     ("name", 5, TypeError, "name is 5, but must be a str"),
     ("only_inside", True, TypeError, "only_inside is True, but must be a str"),
     ("record_shapes", "yes", TypeError, "record_shapes is 'yes', but must be True or False"),
-    ("profile_memory", None, TypeError, "profile_memory is None, but must be True or False"),
-    ("with_stack", 1, TypeError, "with_stack is 1, but must be True or False"),
+    ("profile_memory", 2, TypeError, "profile_memory is 2, but must be True or False"),
+    ("with_stack", 1.5, TypeError, "with_stack is 1.5, but must be True or False"),
     ("with_flops", [], TypeError, "with_flops is"), ("with_modules", "", TypeError, "with_modules is"),
-    ("print_report", "no", TypeError, "print_report is"), ("write_step_times", 0, TypeError, "write_step_times is"),
+    ("print_report", "no", TypeError, "print_report is"), ("write_step_times", -1, TypeError, "write_step_times is"),
     ("on_trace_ready", 5, TypeError, "on_trace_ready is 5, but must be a function"),
     ("activities", "CPU", TypeError, "activities is 'CPU', but must be a list of"),
     ("activities", 5, TypeError, "activities is 5"), ("activities", ["cpu"], TypeError, "activities is"),
@@ -62,6 +62,6 @@ def test_a_wrong_schedule_is_refused_at_the_call(wrong):
 @pytest.mark.parametrize("right", [
     {"log_dir": pathlib.Path("runs/x"), "name": "x", "every": 6}, {"activities": [Activity.CPU, Activity.CUDA]},
     {"activities": {"CPU"}}, {"on_signal": signal.SIGUSR2, "on_file": pathlib.Path("go")},
-    {"stop_timeout": 0, "signal_grace": 2.5}, {"max_buffer_bytes": 1 << 16}, {"experimental_config": None}])
+    {"record_shapes": 1, "profile_memory": 0, "with_stack": None}, {"stop_timeout": 0, "signal_grace": 2.5}, {"max_buffer_bytes": 1 << 16}, {"experimental_config": None}])
 def test_right_arguments_are_taken(right):
     profile(**right)
