@@ -28,8 +28,12 @@ std::vector<Annotation> ToAnnotations(const Report& report) {
   for (const Finding& finding : report.findings) {
     const std::string gain = GainInWords(report, finding);
     std::string text = finding.evidence;
-    if (!finding.fix_cpp.empty()) text += " C++: " + finding.fix_cpp;
-    if (!finding.fix_python.empty()) text += " Python: " + finding.fix_python;
+    if (finding.fix_cpp == finding.fix_python) {
+      if (!finding.fix_cpp.empty()) text += " Fix: " + finding.fix_cpp;
+    } else {
+      if (!finding.fix_cpp.empty()) text += " C++: " + finding.fix_cpp;
+      if (!finding.fix_python.empty()) text += " Python: " + finding.fix_python;
+    }
     // A row without a span is drawn over the whole recording. Notes do not get
     // such a row, only rows for their examples.
     if (!IsNote(finding)) {

@@ -39,9 +39,21 @@ constexpr std::string_view kKnown[] = {
 
 }  // namespace
 
-bool NeedsTensorCoreMark(std::string_view kernel) {
-  return TraitsOfKernel(kernel).tensor_cores == TensorCores::kYes &&
-         !HoldsOneOf(kernel, kKnown);
+std::string NameForViewers(std::string_view kernel) {
+  std::string name(kernel);
+  const TensorCores used = TraitsOfKernel(kernel).tensor_cores;
+  if (used == TensorCores::kYes && !HoldsOneOf(kernel, kKnown)) {
+    name += kTensorCoreMark;
+  }
+  if (used != TensorCores::kNo) return name;
+  constexpr std::string_view kXmma = "xmma_";
+  for (size_t at = name.find(kXmma); at != std::string::npos;
+       at = name.find(kXmma, at + 1)) {
+    if (HoldsOneOf(std::string_view(name).substr(at), kKnown)) {
+      name[at + kXmma.size() - 1] = '-';
+    }
+  }
+  return name;
 }
 
 }  // namespace stepscope

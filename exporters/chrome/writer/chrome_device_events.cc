@@ -10,10 +10,17 @@ namespace stepscope {
 void ChromeEventWriter::Write(const GpuRange& gpu_range) {
   const ChromePlace place = rows_.OnStream(
       gpu_range.device, gpu_range.stream, gpu_range.begin_ns, gpu_range.end_ns);
+  // There is no arg "stream", because HTA would take the event for a kernel.
+  if (gpu_range.step != kNone) {
+    const int64_t number = trace_.steps()[gpu_range.step].number;
+    Open("gpu_user_annotation", "ProfilerStep#" + std::to_string(number), place,
+         gpu_range.begin_ns, gpu_range.end_ns);
+    Close();
+    return;
+  }
   const Range& range = trace_.ranges()[gpu_range.range];
   Open("gpu_user_annotation", Harmless(trace_.name(range.name)), place,
        gpu_range.begin_ns, gpu_range.end_ns);
-  // There is no arg "stream", because HTA would take the event for a kernel.
   json_.Field("External id", links_.OfRange(gpu_range.range));
   Close();
 }

@@ -159,15 +159,16 @@ void ChromeEventWriter::Instant(const char* name, int64_t time_ns) {
   out_ += '}';
 }
 
-// Losses become instants at the start of the recording, because viewers have no
-// other place where a user would see them.
+// Losses become slices over the recording, because viewers have no other place
+// where a user would see them.
 void ChromeEventWriter::WriteLosses(const TimeSpan& span) {
   for (const Loss& loss : trace_.losses()) {
-    Annotation annotation = {.row = "losses",
+    // A note, such as one that the machine has no GPU, says that nothing is
+    // missing.
+    if (loss.severity == Severity::kNote) continue;
+    Annotation annotation = {.row = "missing from the recording",
                              .name = loss.name,
                              .text = loss.detail,
-                             .begin_ns = span.begin_ns,
-                             .end_ns = span.begin_ns,
                              .severity = loss.severity};
     if (loss.count >= 0)
       annotation.text += " (" + std::to_string(loss.count) + ")";
@@ -182,7 +183,9 @@ void ChromeEventWriter::WriteAnnotations(
   for (const Annotation& annotation : annotations) order.push_back(&annotation);
   // Of two that start together, the longer one contains the other.
   std::ranges::stable_sort(order, {}, [&](const Annotation* one) {
-    return std::pair(std::max(one->begin_ns, span.begin_ns), -one->end_ns);
+    const bool has_span = one->end_ns > one->begin_ns;
+    return std::pair(std::max(one->begin_ns, span.begin_ns),
+                     has_span ? -one->end_ns : INT64_MIN);
   });
   for (const Annotation* annotation : order) WriteAnnotation(*annotation, span);
 }
@@ -190,15 +193,14 @@ void ChromeEventWriter::WriteAnnotations(
 // An annotation before the first event would stretch the viewers' time axis.
 void ChromeEventWriter::WriteAnnotation(const Annotation& annotation,
                                         const TimeSpan& span) {
-  const bool is_slice = annotation.end_ns > annotation.begin_ns;
-  const int64_t begin_ns = std::max(annotation.begin_ns, span.begin_ns);
-  const int64_t end_ns = std::max(annotation.end_ns, begin_ns);
+  // Without a span of its own, it is about the whole recording.
+  const bool has_span = annotation.end_ns > annotation.begin_ns;
+  const int64_t begin_ns =
+      has_span ? std::max(annotation.begin_ns, span.begin_ns) : span.begin_ns;
+  const int64_t end_ns =
+      std::max(has_span ? annotation.end_ns : span.end_ns, begin_ns);
   const ChromePlace place = rows_.OnOwnRow(annotation.row, begin_ns, end_ns);
-  if (is_slice) {
-    Open("stepscope", Harmless(annotation.name), place, begin_ns, end_ns);
-  } else {
-    OpenInstant("stepscope", annotation.name, place, begin_ns);
-  }
+  Open("stepscope", Harmless(annotation.name), place, begin_ns, end_ns);
   json_.Field("severity",
               kSeverityTexts[static_cast<size_t>(annotation.severity)]);
   if (!annotation.text.empty()) json_.Field("text", annotation.text);

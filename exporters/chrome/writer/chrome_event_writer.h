@@ -101,7 +101,9 @@ class ChromeEventWriter {
   // Returns the name, with a prefix if viewers would take it for a step mark.
   // Sets is_altered_.
   std::string_view Harmless(std::string_view name);
-  bool NeedsMark(NameId kernel);
+  // Returns the name of a kernel as the plugin must see it; "" if it is its
+  // own.
+  const std::string& NameInPlugin(NameId kernel);
   void Instant(const char* name, int64_t time_ns);
   void ThreadArgs(const ChromePlace& place, RowId thread);
 
@@ -114,7 +116,7 @@ class ChromeEventWriter {
   ChromeLinks links_;
   ChromeInputsWriter inputs_;
   MemoryTotals totals_;
-  std::unordered_map<NameId, bool> needs_mark_;  // by name of a kernel
+  std::unordered_map<NameId, std::string> plugin_names_;  // see NameInPlugin()
   FusedOps fused_ops_;
   std::string altered_name_;
   bool is_altered_ = false;

@@ -100,13 +100,14 @@ void ChromeEventWriter::Write(const Kernel& kernel) {
                                            kernel.begin_ns, kernel.end_ns);
   const std::string_view name = trace_.name(kernel.name);
   std::string_view shown = Harmless(name);
-  // The plugin looks for parts of names and misses today's Tensor Core kernels
-  // (nvjet, sm90_xmma and others).
-  if (is_tb() && NeedsMark(kernel.name)) {
-    altered_name_ = shown;
-    altered_name_ += kTensorCoreMark;
-    shown = altered_name_;
-    is_altered_ = true;
+  // The plugin tells by parts of names which kernels use Tensor Cores.
+  if (is_tb()) {
+    const std::string& seen = NameInPlugin(kernel.name);
+    if (!seen.empty()) {
+      altered_name_ = Harmless(seen);
+      shown = altered_name_;
+      is_altered_ = true;
+    }
   }
   Open("kernel", shown, place, kernel.begin_ns, kernel.end_ns);
   // torch's profile_analysis does not show a kernel without this arg.
@@ -168,9 +169,12 @@ void ChromeEventWriter::Write(const Kernel& kernel) {
   ArrowFromCall(kernel, place);
 }
 
-bool ChromeEventWriter::NeedsMark(NameId kernel) {
-  const auto [it, added] = needs_mark_.try_emplace(kernel, false);
-  if (added) it->second = NeedsTensorCoreMark(trace_.name(kernel));
+const std::string& ChromeEventWriter::NameInPlugin(NameId kernel) {
+  const auto [it, added] = plugin_names_.try_emplace(kernel);
+  if (added) {
+    std::string name = NameForViewers(trace_.name(kernel));
+    if (name != trace_.name(kernel)) it->second = std::move(name);
+  }
   return it->second;
 }
 

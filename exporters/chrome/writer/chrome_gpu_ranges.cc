@@ -8,9 +8,19 @@ namespace stepscope {
 namespace {
 
 // Activities launched while a loader makes a batch are not the loader's.
-bool IsDrawn(RangeKind kind, bool collectives) {
-  return kind != RangeKind::kLoader &&
-         (collectives || kind != RangeKind::kCollective);
+bool IsDrawn(RangeKind kind, bool all) {
+  return kind != RangeKind::kLoader && (all || kind != RangeKind::kCollective);
+}
+
+// Returns the step in which `call` begins; kNone if there is none.
+RowId StepAround(const Trace& trace, const RuntimeCall& call) {
+  const std::span<const Step> steps = trace.steps();
+  const auto after =
+      std::ranges::upper_bound(steps, call.begin_ns, {}, &Step::begin_ns);
+  if (after == steps.begin() || call.begin_ns >= (after - 1)->end_ns) {
+    return kNone;
+  }
+  return static_cast<RowId>(after - steps.begin() - 1);
 }
 
 // The innermost range around each runtime call, and the range around each
@@ -59,24 +69,27 @@ class RangeTree {
 
 }  // namespace
 
-std::vector<GpuRange> GpuRangesOf(const Trace& trace, bool collectives) {
-  if (trace.ranges().empty() || !trace.has_device_work()) return {};
+std::vector<GpuRange> GpuRangesOf(const Trace& trace, bool all) {
+  if (!trace.has_device_work()) return {};
   const RangeTree tree(trace);
-  std::map<std::tuple<RowId, int32_t, int64_t>, GpuRange> found;
+  std::map<std::tuple<RowId, RowId, int32_t, int64_t>, GpuRange> found;
+  const auto extend = [&](RowId range, RowId step, const DeviceWork& work) {
+    const auto [it, added] =
+        found.try_emplace({range, step, work.device, work.stream},
+                          GpuRange{range, step, work.device, work.stream,
+                                   work.begin_ns, work.end_ns});
+    it->second.begin_ns = std::min(it->second.begin_ns, work.begin_ns);
+    it->second.end_ns = std::max(it->second.end_ns, work.end_ns);
+  };
   const auto see = [&](const DeviceWork& work) {
     if (work.call == kNone) return;
     for (RowId range = tree.OfCall(work.call); range != kNone;
          range = tree.Outer(range)) {
-      if (!IsDrawn(trace.ranges()[range].kind, collectives)) continue;
-      const auto [it, added] =
-          found.try_emplace({range, work.device, work.stream});
-      GpuRange& seen = it->second;
-      if (added) {
-        seen = {range, work.device, work.stream, work.begin_ns, work.end_ns};
-      }
-      seen.begin_ns = std::min(seen.begin_ns, work.begin_ns);
-      seen.end_ns = std::max(seen.end_ns, work.end_ns);
+      if (IsDrawn(trace.ranges()[range].kind, all)) extend(range, kNone, work);
     }
+    if (!all) return;
+    const RowId step = StepAround(trace, trace.runtime_calls()[work.call]);
+    if (step != kNone) extend(kNone, step, work);
   };
   for (const Kernel& kernel : trace.kernels()) see(kernel);
   for (const Copy& copy : trace.copies()) see(copy);

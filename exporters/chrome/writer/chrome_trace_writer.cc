@@ -24,8 +24,8 @@ void WriteChromeTrace(const Trace& trace,
   // Annotations and counters are not rows of the Trace, so they come first, out
   // of time order; readers sort by time.
   events.WriteSpan(span);
-  events.WriteLosses(span);
   events.WriteAnnotations(annotations, span);
+  events.WriteLosses(span);
   events.WriteBounds(span);
   events.WriteCounters();
   if (!WriteChromeRows(trace, events, sink)) return;

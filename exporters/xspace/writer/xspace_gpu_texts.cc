@@ -25,11 +25,8 @@ int64_t XGpuTexts::KernelName(NameId name) {
   const auto [it, added] = kernel_names_.try_emplace(name, 0);
   if (added) {
     const std::string_view text = trace_.name(name);
-    it->second =
-        NeedsTensorCoreMark(text)
-            ? names_.Event(std::string(text) + std::string(kTensorCoreMark),
-                           text)
-            : names_.Event(name);
+    const std::string seen = NameForViewers(text);
+    it->second = seen == text ? names_.Event(name) : names_.Event(seen, text);
   }
   return it->second;
 }

@@ -223,25 +223,37 @@ TEST_P(BothFlavours, NumbersItsProcessesClearOfGpus) {
 
 TEST_P(BothFlavours, DrawsAnnotationsAndLossesOnRowsOfTheirOwn) {
   TraceBuilder builder;
-  builder.Add(Loss{.name = "buffer-full", .detail = "raise it", .count = 7});
+  builder.Add(Loss{.name = "buffer-full",
+                   .detail = "raise it",
+                   .count = 7,
+                   .severity = Severity::kWarning});
+  // Nothing is missing for lack of a GPU.
+  builder.Add(Loss{.name = "no-gpu", .severity = Severity::kNote});
   Op op;
   op.begin_ns = 10;
   op.end_ns = 500;
   op.thread = builder.ThreadRow(100, 100);
   builder.Add(op);
-  const std::vector<Annotation> annotations = {{.row = "findings",
-                                                .name = "slow",
-                                                .text = "t",
-                                                .begin_ns = 20,
-                                                .end_ns = 30}};
+  const std::vector<Annotation> annotations = {
+      {.row = "findings",
+       .name = "slow",
+       .text = "t",
+       .begin_ns = 20,
+       .end_ns = 30},
+      {.row = "findings", .name = "everywhere", .text = "t"}};
   const auto own = WithCategory(
       EventsOf(FileOf(builder.Build(), GetParam(), annotations)), "stepscope");
-  ASSERT_EQ(own.size(), 2u);
-  EXPECT_EQ(own[0].name, "buffer-full");
-  EXPECT_EQ(own[0].args.at("text"), "\"raise it (7)\"");
+  ASSERT_EQ(own.size(), 3u);
+  // What is about the whole recording is drawn over all of it.
+  EXPECT_EQ(own[0].name, "everywhere");
+  EXPECT_EQ(own[0].end_ns - own[0].begin_ns, 490);
   EXPECT_EQ(own[1].name, "slow");
   EXPECT_EQ(own[1].end_ns - own[1].begin_ns, 10);
-  EXPECT_NE(own[0].tid, own[1].tid);
+  EXPECT_EQ(own[2].name, "buffer-full");
+  EXPECT_EQ(own[2].args.at("text"), "\"raise it (7)\"");
+  EXPECT_EQ(own[2].end_ns - own[2].begin_ns, 490);
+  EXPECT_EQ(own[0].tid, own[1].tid);
+  EXPECT_NE(own[1].tid, own[2].tid);
 }
 
 TEST_P(BothFlavours, ListsADeviceForEveryOrdinalThatWorked) {
@@ -304,18 +316,21 @@ TEST(ChromeKinetoTest, TiesCollectiveKernelsToRecordParamComms) {
   EXPECT_EQ(ops.size(), 3u);
 }
 
-TEST(ChromeTbTest, MarksTensorCoreKernelsThePluginMisses) {
+TEST(ChromeTbTest, TellsThePluginWhichKernelsUseTensorCores) {
   const Trace trace = TraceFromText(R"(
     kernel 0..1 stream=7 nvjet_hsh_128x256
     kernel 2..3 stream=7 ampere_s1688gemm
     kernel 4..5 stream=7 vectorized_elementwise
+    kernel 6..7 stream=7 sm80_xmma_gemm_f32f32_f32f32_f32_tn_n_tilesize32x32x8_execute_kernel_ffma
   )");
   const auto tb = WithCategory(EventsOf(trace, Format::kChromeTb), "kernel");
-  ASSERT_EQ(tb.size(), 3u);
+  ASSERT_EQ(tb.size(), 4u);
   EXPECT_EQ(tb[0].name, "nvjet_hsh_128x256 [hmma]");
   EXPECT_EQ(tb[0].args.at("stepscope.name"), "\"nvjet_hsh_128x256\"");
   EXPECT_EQ(tb[1].name, "ampere_s1688gemm");
   EXPECT_EQ(tb[2].name, "vectorized_elementwise");
+  // The plugin would take each xmma_gemm for one.
+  EXPECT_THAT(tb[3].name, testing::StartsWith("sm80_xmma-gemm_f32f32"));
   const auto kineto =
       WithCategory(EventsOf(trace, Format::kChromeKineto), "kernel");
   EXPECT_EQ(kineto[0].name, "nvjet_hsh_128x256");
