@@ -114,21 +114,6 @@ RowId ConvolutionAround(const Trace& trace, RowId row) {
   return kNone;
 }
 
-// True if `row` copies a tensor for the convolution around it, whose kernels
-// take another order of its elements: aten::_convolution calls contiguous().
-bool CopiesForConvolution(const Trace& trace, RowId row) {
-  if (row == kNone || trace.name(trace.ops()[row].name) != "aten::copy_") {
-    return false;
-  }
-  bool reorders = false;
-  for (RowId at = row; at != kNone; at = trace.ops()[at].parent) {
-    const std::string_view name = trace.name(trace.ops()[at].name);
-    reorders |= name == "aten::contiguous" || name == "aten::clone";
-    if (name.find("convolution") != std::string_view::npos) return reorders;
-  }
-  return false;
-}
-
 // True if most kernels of convolutions take channels-last tensors, by their
 // names.
 bool KernelsTakeChannelsLast(const AnalysisContext& m) {
@@ -149,6 +134,21 @@ bool ConvolvesSequences(const Trace& trace, RowId row) {
   while ((row = ConvolutionAround(trace, row)) != kNone) {
     if (TensorArgument(trace, row, 0).dims.size() == 3) return true;
     row = trace.ops()[row].parent;
+  }
+  return false;
+}
+
+// True if `row` copies a tensor for the convolution around it, whose kernels
+// take another order of its elements: aten::_convolution calls contiguous().
+bool CopiesForConvolution(const Trace& trace, RowId row) {
+  const RowId convolution = ConvolutionAround(trace, row);
+  if (convolution == kNone || ConvolvesSequences(trace, convolution) ||
+      trace.name(trace.ops()[row].name) != "aten::copy_") {
+    return false;
+  }
+  for (RowId at = row; at != convolution; at = trace.ops()[at].parent) {
+    const std::string_view name = trace.name(trace.ops()[at].name);
+    if (name == "aten::contiguous" || name == "aten::clone") return true;
   }
   return false;
 }
@@ -326,8 +326,7 @@ Verdict CheckLayoutTranspose(const AnalysisContext& m) {
   }
   const auto copies = [&](const KernelUse& use) {
     return !use.multiplies &&
-           CopiesForConvolution(m.trace, m.trace.kernels()[use.kernel].op) &&
-           !ConvolvesSequences(m.trace, m.trace.kernels()[use.kernel].op);
+           CopiesForConvolution(m.trace, m.trace.kernels()[use.kernel].op);
   };
   const KernelFilter wanted = [&](const KernelUse& use) {
     return use.serves == KernelClass::kConvolution &&

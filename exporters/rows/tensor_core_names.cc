@@ -43,7 +43,7 @@ std::string NameForViewers(std::string_view kernel) {
   std::string name(kernel);
   const TensorCores used = TraitsOfKernel(kernel).tensor_cores;
   if (used == TensorCores::kYes && !HoldsOneOf(kernel, kKnown)) {
-    name += kTensorCoreMark;
+    name += " [hmma]";
   }
   if (used != TensorCores::kNo) return name;
   constexpr std::string_view kXmma = "xmma_";

@@ -13,10 +13,7 @@
 namespace stepscope {
 
 // Returns the name by which both viewers see it right: `kernel` itself, or with
-// kTensorCoreMark appended, or with a "-" in place of a "_" in what they look
-// for.
+// " [hmma]" appended, or with a "-" in place of a "_" in what they look for.
 std::string NameForViewers(std::string_view kernel);
-
-inline constexpr std::string_view kTensorCoreMark = " [hmma]";
 
 }  // namespace stepscope

@@ -132,13 +132,10 @@ class Finder {
       return !nodes.empty();
     }
     return std::ranges::any_of(nodes, [&](RowId node) {
-      const Op& op = m_.trace.ops()[node];
-      return std::ranges::any_of(
-          m_.tree.of_thread(op.thread, {op.begin_ns, op.end_ns}),
-          [&](RowId inner) {
-            return IsProduct(NameOf(inner)) &&
-                   ResultDims(m_.trace, inner).value_or(dims) == dims;
-          });
+      return std::ranges::any_of(m_.tree.inside(node), [&](RowId inner) {
+        return IsProduct(NameOf(inner)) &&
+               ResultDims(m_.trace, inner).value_or(dims) == dims;
+      });
     });
   }
 
@@ -355,9 +352,8 @@ void Describe(const AnalysisContext& m, const Case& one, double ns,
 // none.
 void AppendFactorisations(const AnalysisContext& m, RowId row,
                           std::vector<ShortenedOp>& ops) {
-  const Op& op = m.trace.ops()[row];
   const size_t before = ops.size();
-  for (RowId inner : m.tree.of_thread(op.thread, {op.begin_ns, op.end_ns})) {
+  for (RowId inner : m.tree.inside(row)) {
     if (IsFactorisation(PlainNameOf(m.trace, inner))) ops.push_back({inner, 0});
   }
   if (ops.size() == before) AppendWithNodes(m, row, 0, ops);

@@ -12,8 +12,6 @@
 
 #include "context/rule.h"
 #include "evidence/program/op_shapes.h"
-#include "ops/by_name.h"
-#include "ops/contains.h"
 #include "steps/steady_steps.h"
 #include "words/quantities.h"
 
@@ -46,10 +44,6 @@ int64_t FastLength(int64_t n) {
   return n;
 }
 
-bool IsTransform(std::string_view op) {
-  return IsAnyOf(op, {"aten::_fft_r2c", "aten::_fft_c2c", "aten::_fft_c2r"});
-}
-
 // Returns the lengths of the transforms that `row` makes; none without sizes.
 std::vector<int64_t> LengthsOf(const Trace& trace, RowId row) {
   const Dims& dims = DimsOf(trace, row, 0);
@@ -78,35 +72,34 @@ struct Transforms {
 bool IsPadded(const AnalysisContext& m, RowId row) {
   const RowId caller = m.trace.ops()[row].parent;
   if (caller == kNone) return false;
-  const Op& op = m.trace.ops()[caller];
-  return std::ranges::any_of(
-      m.tree.of_thread(op.thread, {op.begin_ns, op.end_ns}), [&](RowId inner) {
-        return m.trace.ops()[inner].parent == caller &&
-               PlainNameOf(m.trace, inner) == "constant_pad_nd";
-      });
+  return std::ranges::any_of(m.tree.inside(caller), [&](RowId inner) {
+    return m.trace.ops()[inner].parent == caller &&
+           PlainNameOf(m.trace, inner) == "constant_pad_nd";
+  });
 }
 
 // Returns the transforms of the steady steps by the length that takes long.
 std::map<int64_t, Transforms> SlowTransforms(const AnalysisContext& m) {
   const int64_t largest = m.has_gpu ? kLargestOnDevice : kLargestOnHost;
   std::map<int64_t, Transforms> slow;
-  ByName is_transform(m.trace, &IsTransform);
-  for (RowId row = 0; row < m.trace.ops().size(); ++row) {
-    const Op& op = m.trace.ops()[row];
-    if (!is_transform(op.name) ||
-        (op.thread != m.steps.thread && !m.tree.in_backward(row)) ||
-        !InSteadyStep(m.steps, op.begin_ns)) {
-      continue;
-    }
-    for (int64_t length : LengthsOf(m.trace, row)) {
-      if (length < kLeastLength || LargestPrimeFactor(length) <= largest) {
+  for (const char* name :
+       {"aten::_fft_r2c", "aten::_fft_c2c", "aten::_fft_c2r"}) {
+    for (RowId row : m.tree.named(name)) {
+      const Op& op = m.trace.ops()[row];
+      if ((op.thread != m.steps.thread && !m.tree.in_backward(row)) ||
+          !InSteadyStep(m.steps, op.begin_ns)) {
         continue;
       }
-      Transforms& one = slow[length];
-      one.rows.push_back(row);
-      one.ns += op.end_ns - op.begin_ns;
-      one.padded |= IsPadded(m, row);
-      break;
+      for (int64_t length : LengthsOf(m.trace, row)) {
+        if (length < kLeastLength || LargestPrimeFactor(length) <= largest) {
+          continue;
+        }
+        Transforms& one = slow[length];
+        one.rows.push_back(row);
+        one.ns += op.end_ns - op.begin_ns;
+        one.padded |= IsPadded(m, row);
+        break;
+      }
     }
   }
   return slow;
@@ -122,7 +115,7 @@ Verdict CheckSlowLength(const AnalysisContext& m) {
   const ShortenedOps all = ShortenOps(m, std::move(ops), kChange);
   const auto& [length, longest] = *std::ranges::max_element(
       slow, {}, [](const auto& one) { return one.second.ns; });
-  const RowId row = longest.rows.front();
+  const RowId row = std::ranges::min(longest.rows);
   const int64_t factor = LargestPrimeFactor(length);
   const std::string fast = std::to_string(FastLength(length));
   Finding finding = FindingAbout(m, row, row, "the transform");

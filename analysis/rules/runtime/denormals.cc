@@ -13,7 +13,6 @@
 #include "context/rule.h"
 #include "device/kernel_uses.h"
 #include "evidence/program/op_shapes.h"
-#include "ops/by_name.h"
 #include "ops/contains.h"
 #include "steps/steady_steps.h"
 #include "words/quantities.h"
@@ -33,11 +32,9 @@ constexpr double kLeastElements = 100'000;
 constexpr size_t kLeastCalls = 8;
 constexpr double kAlike = 1.5;  // median / fastest
 constexpr char kChange[] = "no denormal numbers";
-
-bool ComputesInPlace(std::string_view op) {
-  return IsAnyOf(op, {"aten::add_", "aten::addcdiv_", "aten::addcmul_",
-                      "aten::div_", "aten::lerp_", "aten::mul_", "aten::sub_"});
-}
+constexpr std::string_view kComputesInPlace[] = {
+    "aten::add_",  "aten::addcdiv_", "aten::addcmul_", "aten::div_",
+    "aten::lerp_", "aten::mul_",     "aten::sub_"};
 
 bool IsFloating(const Trace& trace, const Argument& argument) {
   return IsAnyOf(trace.name(argument.type), {"float", "double"});
@@ -70,6 +67,7 @@ double BytesOf(const Trace& trace, RowId inputs) {
 struct Calls {
   double bytes = 0;
   std::vector<RowId> rows = {};
+  double fastest_ns = 0, median_ns = 0;
 };
 
 double NsOf(const AnalysisContext& m, RowId row) {
@@ -77,34 +75,38 @@ double NsOf(const AnalysisContext& m, RowId row) {
   return static_cast<double>(op.end_ns - op.begin_ns);
 }
 
-// Returns the fastest and the median call in ns.
-std::pair<double, double> Pace(const AnalysisContext& m, const Calls& calls) {
+void SetPace(const AnalysisContext& m, Calls& calls) {
   std::vector<double> times;
   for (RowId row : calls.rows) times.push_back(NsOf(m, row));
   std::ranges::sort(times);
-  return {times.front(), times[times.size() / 2]};
+  calls.fastest_ns = times.front();
+  calls.median_ns = times[times.size() / 2];
 }
 
-bool AreSlow(const AnalysisContext& m, const Calls& calls) {
-  if (calls.bytes <= 0 || calls.rows.size() < kLeastCalls) return false;
-  const auto [fastest, median] = Pace(m, calls);
-  return calls.bytes < kLeastBytesPerNs * fastest && median < kAlike * fastest;
+bool AreSlow(const Calls& calls) {
+  return calls.rows.size() >= kLeastCalls &&
+         calls.bytes < kLeastBytesPerNs * calls.fastest_ns &&
+         calls.median_ns < kAlike * calls.fastest_ns;
 }
 
 Verdict CheckDenormals(const AnalysisContext& m) {
   std::map<std::pair<NameId, RowId>, Calls> kinds;
-  ByName computes(m.trace, &ComputesInPlace);
-  for (RowId row : m.tree.of_thread(m.steps.thread)) {
-    const Op& op = m.trace.ops()[row];
-    if (op.inputs == kNone || !computes(op.name) ||
-        !InSteadyStep(m.steps, op.begin_ns))
-      continue;
-    const auto [at, is_new] = kinds.try_emplace({op.name, op.inputs});
-    if (is_new) at->second.bytes = BytesOf(m.trace, op.inputs);
-    if (at->second.bytes > 0) at->second.rows.push_back(row);
+  for (std::string_view name : kComputesInPlace) {
+    for (RowId row : m.tree.named(name)) {
+      const Op& op = m.trace.ops()[row];
+      if (op.inputs == kNone || op.thread != m.steps.thread ||
+          !InSteadyStep(m.steps, op.begin_ns)) {
+        continue;
+      }
+      const auto [at, is_new] = kinds.try_emplace({op.name, op.inputs});
+      if (is_new) at->second.bytes = BytesOf(m.trace, op.inputs);
+      if (at->second.bytes > 0) at->second.rows.push_back(row);
+    }
   }
-  std::erase_if(kinds,
-                [&](const auto& one) { return !AreSlow(m, one.second); });
+  for (auto& [kind, calls] : kinds) {
+    if (!calls.rows.empty()) SetPace(m, calls);
+  }
+  std::erase_if(kinds, [](const auto& one) { return !AreSlow(one.second); });
   if (kinds.empty()) return Clean();
   std::vector<ShortenedOp> ops;
   for (const auto& [kind, calls] : kinds) {
@@ -114,17 +116,17 @@ Verdict CheckDenormals(const AnalysisContext& m) {
   }
   const ShortenedOps all = ShortenOps(m, std::move(ops), kChange);
   const Calls& slowest =
-      std::ranges::max_element(kinds, {}, [&](const auto& one) {
-        return Pace(m, one.second).second *
+      std::ranges::max_element(kinds, {}, [](const auto& one) {
+        return one.second.median_ns *
                static_cast<double>(one.second.rows.size());
       })->second;
   const RowId row = slowest.rows.front();
-  const auto [fastest, median] = Pace(m, slowest);
   Finding finding = FindingAbout(m, row, row, "the op");
   finding.evidence =
-      OpWithShapes(m.trace, row) + " takes " + Milliseconds(median * 1e-6) +
-      " a call, and never less than " + Milliseconds(fastest * 1e-6) +
-      ": that is " + Number(slowest.bytes / fastest) +
+      OpWithShapes(m.trace, row) + " takes " +
+      Milliseconds(slowest.median_ns * 1e-6) + " a call, and never less than " +
+      Milliseconds(slowest.fastest_ns * 1e-6) + ": that is " +
+      Number(slowest.bytes / slowest.fastest_ns) +
       " GB/s in memory that it already has, where any core reads and writes 5 "
       "or more. Such ops take " +
       Milliseconds(all.ns * 1e-6) +

@@ -12,6 +12,15 @@ namespace {
 // numbers as doubles, which are exact only below 2^53.
 constexpr int64_t kMostPythonId = int64_t{1} << 53;
 
+// Returns when `annotation` is drawn: over the whole recording if it has no
+// span of its own. One before the first event would stretch the viewers' time
+// axis.
+TimeSpan DrawnSpan(const Annotation& annotation, const TimeSpan& recording) {
+  if (annotation.end_ns <= annotation.begin_ns) return recording;
+  const int64_t begin_ns = std::max(annotation.begin_ns, recording.begin_ns);
+  return {begin_ns, std::max(annotation.end_ns, begin_ns)};
+}
+
 }  // namespace
 
 ChromeEventWriter::ChromeEventWriter(const Trace& trace, ChromeFlavour flavour,
@@ -183,22 +192,15 @@ void ChromeEventWriter::WriteAnnotations(
   for (const Annotation& annotation : annotations) order.push_back(&annotation);
   // Of two that start together, the longer one contains the other.
   std::ranges::stable_sort(order, {}, [&](const Annotation* one) {
-    const bool has_span = one->end_ns > one->begin_ns;
-    return std::pair(std::max(one->begin_ns, span.begin_ns),
-                     has_span ? -one->end_ns : INT64_MIN);
+    const TimeSpan drawn = DrawnSpan(*one, span);
+    return std::pair(drawn.begin_ns, -drawn.end_ns);
   });
   for (const Annotation* annotation : order) WriteAnnotation(*annotation, span);
 }
 
-// An annotation before the first event would stretch the viewers' time axis.
 void ChromeEventWriter::WriteAnnotation(const Annotation& annotation,
                                         const TimeSpan& span) {
-  // Without a span of its own, it is about the whole recording.
-  const bool has_span = annotation.end_ns > annotation.begin_ns;
-  const int64_t begin_ns =
-      has_span ? std::max(annotation.begin_ns, span.begin_ns) : span.begin_ns;
-  const int64_t end_ns =
-      std::max(has_span ? annotation.end_ns : span.end_ns, begin_ns);
+  const auto [begin_ns, end_ns] = DrawnSpan(annotation, span);
   const ChromePlace place = rows_.OnOwnRow(annotation.row, begin_ns, end_ns);
   Open("stepscope", Harmless(annotation.name), place, begin_ns, end_ns);
   json_.Field("severity",

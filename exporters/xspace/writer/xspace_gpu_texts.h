@@ -22,8 +22,8 @@ class XGpuTexts {
         names_(*names),
         instructions_(program.instructions().size()) {}
 
-  // Returns the event_metadata id of the kernel's name. The name gets
-  // kTensorCoreMark if XProf would otherwise miss that it uses Tensor Cores.
+  // Returns the event_metadata id of the kernel's name, by which XProf must see
+  // whether it uses Tensor Cores (NameForViewers()).
   int64_t KernelName(NameId name);
   int64_t KernelDetails(const Kernel& kernel);
   // 0 if there is none.
